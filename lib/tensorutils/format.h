@@ -1,0 +1,270 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* format.h: foreign tensor files, read and written through one face.
+ *
+ * A format is a row of tu_formats. A *source* is an open file of any format: a list of tensors with
+ * random access to their C-order bytes. A *sink* is a file being written whose tensors are all
+ * declared before the first byte, and whose bytes may then come in any order, from any thread.
+ * So every reader (tns-import, tns-ls, tns-diff, shard-ckpt, quantize) and every writer
+ * (tns-export, shard-ckpt) works on all of them, the tensor stream included.
+ *
+ * May change before 1.0, except for struct tu_tensor and the stream. */
+#ifndef TENSORUTILS_FORMAT_H
+#define TENSORUTILS_FORMAT_H
+
+#include "core.h"
+#include "stream.h"
+
+TU_BEGIN
+
+struct tu_source;
+struct tu_sink;
+struct tu_pickle;
+struct tu_pnode;
+
+/* Opening options; {0} is the default. */
+struct tu_open {
+    bool keep_header;   /* keep what an exact re-export needs (META of the format's topic) */
+    bool no_crc;        /* do not verify the checksums that the format stores */
+    bool strict;        /* torch: refuse globals outside the known list */
+    uint32_t void_dtype;/* npy: meaning of V1, V2; TU_DTYPE_NONE refuses */
+    const char *folder; /* where to spool a pipe; NULL: the current folder */
+};
+
+/* A META record that belongs to a source or sink: topic and canonical JSON object. */
+struct tu_meta {
+    const char *topic;
+    const char *json;
+    size_t n;
+};
+
+/* How a format's source works; private state begins with a struct tu_source. */
+struct tu_source_ops {
+    /* Bytes off … off+n-1 of the C-order data of tensor i, unless a position is given by
+     * `place` of the source. Any thread. */
+    int (*read)(struct tu_source *s, size_t i, uint64_t off, void *buf, size_t n,
+                struct tu_err *err);
+    /* Verify stored checksums of tensor i; NULL: the format has none. */
+    int (*verify)(struct tu_source *s, size_t i, struct tu_pool *pool, struct tu_err *err);
+    void (*close)(struct tu_source *s);
+};
+
+struct tu_source {
+    const struct tu_format *format;
+    const struct tu_source_ops *ops;
+    char *path;
+    struct tu_arena *arena;         /* owns everything below */
+    size_t n;
+    const struct tu_tensor *tensor; /* [n] in the file's order */
+    size_t metas;
+    const struct tu_meta *meta;     /* [metas] */
+    /* Where tensor i's C-order bytes lie in one piece: the file and the offset; NULL if nowhere
+     * (views, compressed members). Lets a mover read or map without a copy. */
+    const struct tu_extent *extent; /* [n] or NULL */
+    struct tu_pickle *pickle;       /* torch: the object, else NULL */
+    uint64_t referenced, stored;    /* bytes of tensors, bytes of the file */
+};
+
+struct tu_extent {
+    struct tu_in *in; /* NULL: not contiguous in a file */
+    uint64_t off;
+};
+
+/* What a sink is told before the first byte. */
+struct tu_save {
+    size_t n;
+    const struct tu_tensor *tensor; /* [n] in the order wanted */
+    size_t metas;
+    const struct tu_meta *meta;
+    bool keep_header;               /* restore the original file from the META, byte for byte */
+    bool npy_raw;                   /* npy: bf16 and fp8 as unsigned integers */
+    uint64_t max_shard;             /* hf: bytes per file; 0: 5,000,000,000 */
+    const struct tu_pnode *object;  /* torch: the pickled object whose leaves are the tensors by
+                                     * number; NULL: a dict of names */
+    const char *folder_name;        /* torch: name of the folder in the zip; NULL: "archive" */
+};
+
+struct tu_sink_ops {
+    /* Bytes at `off` of tensor i's C-order data. Any thread, any order, each byte once. */
+    int (*write)(struct tu_sink *s, size_t i, uint64_t off, const void *p, size_t n,
+                 struct tu_err *err);
+    /* All bytes are there: checksums, directories, fsync when durable, rename. */
+    int (*finish)(struct tu_sink *s, bool durable, struct tu_err *err);
+    void (*close)(struct tu_sink *s); /* free; removes what was not finished */
+};
+
+struct tu_sink {
+    const struct tu_format *format;
+    const struct tu_sink_ops *ops;
+    char *path;
+    size_t n;
+};
+
+enum tu_format_flags {
+    TU_FORMAT_READ = 1,
+    TU_FORMAT_WRITE = 2,
+    TU_FORMAT_DIR = 4,    /* reads or writes a folder of files */
+    TU_FORMAT_UNIQUE = 8, /* names must be unique */
+};
+
+/* A row. */
+struct tu_format {
+    const char *name;   /* "safetensors" */
+    const char *help;   /* one line */
+    const char *suffix; /* space-separated, for --to by file name: ".safetensors" */
+    unsigned flags;
+    /* Does a file that begins with head[n] (n ≤ 4096, less only for shorter files) look like this
+     * format? path is for formats that are folders. */
+    bool (*sniff)(const char *path, const unsigned char *head, size_t n);
+    /* Index the file. Takes no ownership of job. The op must leave nothing behind on failure. */
+    int (*open)(struct tu_source **out, const char *path, const struct tu_open *how,
+                const struct tu_job *job, struct tu_err *err);
+    /* Lay the file out and prepare to write under a temporary name. `sequential` outputs ("-") work
+     * only where the format can be written front to back; then bytes must come in order. */
+    int (*save)(struct tu_sink **out, const char *path, const struct tu_save *what,
+                const struct tu_job *job, struct tu_err *err);
+    /* The dtype is representable; NULL: every dtype is. */
+    bool (*dtype_ok)(uint32_t dtype);
+};
+
+/* NULL-ended table, in sniffing order. */
+TU_API extern const struct tu_format *const tu_formats[];
+TU_API const struct tu_format *tu_format_find(const char *name);
+/* By suffix of a file name; NULL if none fits. */
+TU_API const struct tu_format *tu_format_of_path(const char *path);
+
+/* Open any file: `format` NULL sniffs. "-" is spooled where the format needs seeking.
+ * Errors: TU_EMAGIC naming what it looks like; those of the format. */
+TU_API TU_MUST int tu_source_open(struct tu_source **out, const char *path,
+                                  const struct tu_format *format, const struct tu_open *how,
+                                  const struct tu_job *job, struct tu_err *err);
+TU_API void tu_source_close(struct tu_source *s);
+/* Checked range read of tensor i. */
+TU_API TU_MUST int tu_source_read(struct tu_source *s, size_t i, uint64_t off, void *buf, size_t n,
+                                  struct tu_err *err);
+TU_API TU_MUST int tu_source_verify(struct tu_source *s, size_t i, struct tu_pool *pool,
+                                    struct tu_err *err);
+/* Index of the tensor with this name (hash lookup, built on first use; not for threads before the
+ * first call has returned); SIZE_MAX if none. */
+TU_API size_t tu_source_find(struct tu_source *s, const char *name);
+
+TU_API TU_MUST int tu_sink_open(struct tu_sink **out, const char *path,
+                                const struct tu_format *format, const struct tu_save *what,
+                                const struct tu_job *job, struct tu_err *err);
+TU_API TU_MUST int tu_sink_write(struct tu_sink *s, size_t i, uint64_t off, const void *p,
+                                 size_t n, struct tu_err *err);
+/* TU_EBUG if bytes of a tensor are missing where the sink counts them. Frees on success and failure. */
+TU_API TU_MUST int tu_sink_finish(struct tu_sink *s, bool durable, struct tu_err *err);
+TU_API void tu_sink_abort(struct tu_sink *s); /* NULL allowed */
+
+/* zip: STORED archives with aligned data; the container of torch and npz ------------------------ */
+
+struct tu_zip;
+struct tu_zip_entry {
+    const char *name;
+    uint64_t offset;  /* of the data in the file */
+    uint64_t size;    /* uncompressed */
+    uint64_t stored;  /* compressed */
+    uint32_t crc;
+    uint16_t method;  /* 0 stored, 8 deflate */
+};
+/* Read the central directory; local headers are compared with it (TU_EFORMAT on disagreement).
+ * Looks at bytes base … base+size-1 of `in` (size 0: to the end), borrowed. */
+TU_API TU_MUST int tu_zip_open(struct tu_zip **out, struct tu_in *in, uint64_t base, uint64_t size,
+                               struct tu_err *err);
+TU_API void tu_zip_close(struct tu_zip *z);
+TU_API size_t tu_zip_count(const struct tu_zip *z);
+TU_API const struct tu_zip_entry *tu_zip_entry(const struct tu_zip *z, size_t i);
+TU_API size_t tu_zip_find(const struct tu_zip *z, const char *name); /* SIZE_MAX: none */
+/* Whole entry into memory (tu_free), inflated, at most max bytes; the CRC is checked if `verify`. */
+TU_API TU_MUST int tu_zip_load(struct tu_zip *z, size_t i, size_t max, bool verify, void **data,
+                               size_t *n, struct tu_err *err);
+/* Inflate entry i into a file for random access (never more than the declared size). */
+TU_API TU_MUST int tu_zip_inflate(struct tu_zip *z, size_t i, int fd, struct tu_err *err);
+
+/* Writing: all entries and sizes first, then data in any order. */
+struct tu_zip_plan {
+    const char *name;
+    uint64_t size;
+    uint64_t offset; /* filled by tu_zip_layout: where the data goes */
+    uint32_t crc;    /* filled before tu_zip_finish */
+};
+/* flags as torch writes them: data descriptors, ZIP64 end record, 'FB' padding extra to align. */
+TU_API TU_MUST int tu_zip_layout(struct tu_zip_plan *e, size_t n, unsigned align, uint64_t *size,
+                                 struct tu_err *err);
+TU_API TU_MUST int tu_zip_finish(struct tu_out *out, const struct tu_zip_plan *e, size_t n,
+                                 unsigned align, struct tu_err *err);
+
+/* pickle: a symbolic machine that runs nothing -------------------------------------------------- */
+
+enum tu_pkind {
+    TU_P_NONE, TU_P_BOOL, TU_P_INT, TU_P_BIGINT, TU_P_REAL, TU_P_TEXT, TU_P_BYTES,
+    TU_P_TUPLE, TU_P_LIST, TU_P_DICT, TU_P_SET, TU_P_FROZENSET,
+    TU_P_GLOBAL,  /* text = "module name" */
+    TU_P_CALL,    /* REDUCE or NEWOBJ: item[0] callable, item[1] arguments, item[2] state if any */
+    TU_P_PERSID,  /* item[0] the persistent id */
+    TU_P_TENSOR,  /* writing only: integer = number of the tensor */
+};
+
+/* A node. Graphs may share and contain cycles: walk with `mark`. */
+struct tu_pnode {
+    enum tu_pkind kind;
+    bool newobj;              /* TU_P_CALL by NEWOBJ */
+    uint32_t mark;            /* for walkers */
+    int64_t integer;
+    double real;
+    const char *text;         /* TEXT (UTF-8), BYTES, BIGINT (decimal), GLOBAL */
+    size_t n;                 /* bytes of text, or items (DICT: 2 per pair, key then value) */
+    struct tu_pnode **item;
+    uint64_t offset;          /* of the opcode that made it, for messages */
+};
+
+/* Limits; 0 takes the default in parentheses. */
+struct tu_pickle_limits {
+    uint64_t bytes;  /* (1 GiB) */
+    uint64_t nodes;  /* (64 Mi) */
+    uint64_t text;   /* one string (256 MiB) */
+    uint64_t memo;   /* memo index (64 Mi) */
+    uint64_t digits; /* bytes of one LONG (1 KiB) */
+};
+
+/* Interpret one pickle of data[n]; *used is where it ends (trailing bytes are the caller's to judge).
+ * Errors: TU_EFORMAT with offset and opcode name, TU_ELIMIT, TU_EUNSUP for refused opcodes. */
+TU_API TU_MUST int tu_pickle_read(struct tu_pickle **out, const void *data, size_t n,
+                                  const struct tu_pickle_limits *limits, size_t *used,
+                                  struct tu_err *err);
+TU_API void tu_pickle_free(struct tu_pickle *p);
+TU_API struct tu_pnode *tu_pickle_root(const struct tu_pickle *p);
+TU_API struct tu_arena *tu_pickle_arena(struct tu_pickle *p);
+/* Every GLOBAL in order of appearance, for --globals; known says it is in the list of honest ones. */
+struct tu_pglobal {
+    const char *name; /* "module name" */
+    uint64_t offset;
+    bool known;
+};
+TU_API size_t tu_pickle_globals(const struct tu_pickle *p, const struct tu_pglobal **list);
+/* Value of a text key in a DICT, or an attribute of an object with a dict state (Namespace);
+ * NULL if absent. */
+TU_API struct tu_pnode *tu_pnode_get(const struct tu_pnode *node, const char *key);
+/* Builders for writing, in an arena. */
+TU_API TU_MUST struct tu_pnode *tu_pnode_new(struct tu_arena *a, enum tu_pkind kind, size_t n,
+                                             struct tu_err *err);
+TU_API TU_MUST struct tu_pnode *tu_pnode_text(struct tu_arena *a, const char *s,
+                                              struct tu_err *err);
+TU_API TU_MUST struct tu_pnode *tu_pnode_int(struct tu_arena *a, int64_t v, struct tu_err *err);
+/* Add a pair to a DICT or an item to a LIST made in this arena. */
+TU_API TU_MUST int tu_pnode_add(struct tu_arena *a, struct tu_pnode *to, struct tu_pnode *key,
+                                struct tu_pnode *value, struct tu_err *err);
+/* Protocol 2, as torch.save writes it; TENSOR leaves become _rebuild_tensor_v2/_v3 with storages
+ * numbered in order of first use. */
+TU_API TU_MUST int tu_pickle_write(struct tu_buf *out, const struct tu_pnode *root,
+                                   const struct tu_tensor *tensor, size_t n, struct tu_err *err);
+
+/* hf: the sharded index ------------------------------------------------------------------------- */
+
+/* Split sizes[n] into files of at most `max` bytes as huggingface_hub does; file[i] gets the number
+ * of tensor i's file, the return value is the number of files. */
+TU_API size_t tu_hf_shards(const uint64_t *bytes, size_t n, uint64_t max, uint32_t *file);
+
+TU_END
+
+#endif
