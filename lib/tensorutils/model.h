@@ -1,0 +1,138 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* model.h: the one place that knows model families: sizes, configuration files, names.
+ *
+ * Roles. Each tensor of a transformer has a role, a text that does not depend on who wrote the file:
+ * "layers.7.attn.v.weight", "embed.weight", "layers.3.moe.experts.5.down.weight". Matrices of roles
+ * are [out, in]. A *name map* (maps/NAME.map, embedded at build; or a user's file) says which names
+ * a maker gives to roles and how several roles are fused into one tensor. Maps work both ways, so
+ * any naming converts to any other through roles.
+ *
+ * Canonical names are those of the family's Hugging Face map. May change before 1.0. */
+#ifndef TENSORUTILS_MODEL_H
+#define TENSORUTILS_MODEL_H
+
+#include "core.h"
+
+TU_BEGIN
+
+struct json_t;
+
+/* The sizes of a decoder. 0 or false means "not known" or "none". */
+struct tu_model {
+    char family[32];     /* HF model_type: "llama", "mixtral", "gpt2"; "" unknown */
+    uint64_t layers;
+    uint64_t hidden;
+    uint64_t heads;      /* query heads */
+    uint64_t kv_heads;   /* query groups; = heads for MHA, 1 for MQA */
+    uint64_t head_dim;
+    uint64_t ffn;        /* inner width of the dense MLP, or of one expert where there is no dense MLP */
+    uint64_t vocab;      /* true size, unpadded */
+    uint64_t positions;  /* longest context */
+    uint64_t experts;    /* routed experts per layer */
+    uint64_t top_k;      /* experts per token */
+    uint64_t expert_ffn;
+    uint64_t shared_ffn; /* shared experts' width, together */
+    bool tied;           /* output head shares the embedding */
+    bool gated;          /* gate and up in the MLP */
+    bool rmsnorm;        /* else LayerNorm with bias */
+    bool learned_positions;
+    bool qkv_bias, bias; /* bias on q, k, v; on every linear layer */
+    bool qk_norm;
+    bool rope_interleaved;
+    double rope_theta;   /* 0: no rotary embedding */
+    double rope_fraction;/* part of head_dim that is rotated; 0 means 1 */
+    double norm_eps;
+};
+
+/* From a Hugging Face config.json text. Missing optional keys take the family's defaults.
+ * Errors: TU_EMETA not JSON; TU_EFORMAT a size missing, zero or contradictory. */
+TU_API TU_MUST int tu_model_from_hf(struct tu_model *m, const char *json, size_t n,
+                                    struct tu_err *err);
+/* A config.json that transformers opens, for a family that it can describe. */
+TU_API TU_MUST int tu_model_to_hf(struct tu_buf *out, const struct tu_model *m, const char *dtype,
+                                  struct tu_err *err);
+/* META "model" of a stream, both ways. */
+TU_API TU_MUST int tu_model_from_meta(struct tu_model *m, const char *json, size_t n,
+                                      struct tu_err *err);
+TU_API TU_MUST int tu_model_to_meta(struct tu_buf *out, const struct tu_model *m,
+                                    struct tu_err *err);
+/* Meta's params.json, both ways. vocab -1 there stays 0 here. */
+TU_API TU_MUST int tu_model_from_params(struct tu_model *m, const char *json, size_t n,
+                                        struct tu_err *err);
+TU_API TU_MUST int tu_model_to_params(struct tu_buf *out, const struct tu_model *m,
+                                      struct tu_err *err);
+/* Do two describe the same tensors? TU_EINCOMPLETE names the first field that differs; fields that
+ * are unknown on one side are not compared. */
+TU_API TU_MUST int tu_model_same(const struct tu_model *a, const struct tu_model *b,
+                                 struct tu_err *err);
+
+/* Families ------------------------------------------------------------------------------------ */
+
+struct tu_family {
+    const char *name;      /* HF model_type */
+    const char *help;
+    const char *hf_class;  /* architectures[0] */
+    const char *hf_map;    /* name of its canonical map */
+    const char *defaults;  /* JSON object of config keys that the class leaves out */
+};
+TU_API extern const struct tu_family tu_families[]; /* ends with a row without a name */
+TU_API const struct tu_family *tu_family_find(const char *name);
+/* The family whose canonical map takes most of these names; NULL if none takes nine in ten. */
+TU_API const struct tu_family *tu_family_guess(const char *const *name, size_t n);
+
+/* Name maps ------------------------------------------------------------------------------------ */
+
+/* How an entry relates to its roles; several may stand together. */
+enum tu_transform {
+    TU_MAP_TRANSPOSE = 1 << 0, /* the entry is [in, out] */
+    TU_MAP_ROTARY = 1 << 1,    /* rows of each head in pair order: 2i+j holds role row j*d/2+i */
+    TU_MAP_QKV = 1 << 2,       /* q, k, v interleaved by query group: n/g heads of q, one k, one v */
+    TU_MAP_CONCAT = 1 << 3,    /* roles one after the other on dim 0, each cut by itself */
+    TU_MAP_COLUMN = 1 << 4,    /* tensor parallel on the role's dim 0 */
+    TU_MAP_ROW = 1 << 5,       /* tensor parallel on the role's dim 1 */
+    TU_MAP_VOCAB = 1 << 6,     /* column, dim 0 padded for the split */
+    TU_MAP_STACK = 1 << 7,     /* [experts, …]: all experts of a layer in one entry */
+    TU_MAP_DROP = 1 << 8,      /* not a weight: left out, counted */
+    TU_MAP_READ = 1 << 9,      /* an older name: matched when reading, never written */
+    TU_MAP_TIED = 1 << 10,     /* a copy of the embedding where the model is tied */
+};
+
+struct tu_map;
+
+#define TU_MAP_ROLES 4
+
+struct tu_named {
+    unsigned transform;              /* TU_MAP_… */
+    unsigned n;                      /* roles, 1 … TU_MAP_ROLES; 0 with TU_MAP_DROP */
+    char role[TU_MAP_ROLES][128];    /* "layers.0.attn.q.weight"; '*' for the expert with STACK */
+    int64_t layer, expert;           /* numbers in the role, -1 if none */
+};
+
+/* A built-in map by name. Errors: TU_EUSAGE naming those there are. The map is the caller's. */
+TU_API TU_MUST int tu_map_builtin(struct tu_map **out, const char *name, struct tu_err *err);
+/* From a text: lines `PATTERN TAB TARGET TAB TRANSFORM[,…]`, '#' comments, first match wins. TARGET
+ * is a role with $1 … $9 and {a,b,c} for several; "-" with "drop". A line that can be written must
+ * have a pattern that can be turned round: literals, \., and captures (\d+), (a|b).
+ * Errors: TU_EFORMAT with the line number. */
+TU_API TU_MUST int tu_map_parse(struct tu_map **out, const char *name, const char *text,
+                                struct tu_err *err);
+TU_API void tu_map_free(struct tu_map *m);
+TU_API const char *tu_map_name(const struct tu_map *m);
+/* Put the lines of `more` before those of m (a user's --map). */
+TU_API TU_MUST int tu_map_prepend(struct tu_map *m, const struct tu_map *more, struct tu_err *err);
+/* What `name` is; *yes false when no line takes it. layer and expert numbers are those in the name
+ * plus the two bases (files of a pipeline stage count from 0). */
+TU_API TU_MUST int tu_map_match(const struct tu_map *m, const char *name, int64_t layer_base,
+                                int64_t expert_base, struct tu_named *out, bool *yes,
+                                struct tu_err *err);
+/* The entry that holds `role`: its name is appended to `name`, *out is filled as by tu_map_match.
+ * The bases are subtracted. *yes false when no writable line has it. */
+TU_API TU_MUST int tu_map_entry(const struct tu_map *m, const char *role, int64_t layer_base,
+                                int64_t expert_base, struct tu_buf *name, struct tu_named *out,
+                                bool *yes, struct tu_err *err);
+/* Embedded maps, for --list: NULL past the end; *help is the first comment line. */
+TU_API const char *tu_map_list(size_t i, char help[96]);
+
+TU_END
+
+#endif
