@@ -20,6 +20,7 @@ struct tu_source;
 struct tu_sink;
 struct tu_pickle;
 struct tu_pnode;
+struct tui_names;
 
 /* Opening options; {0} is the default. */
 struct tu_open {
@@ -28,6 +29,8 @@ struct tu_open {
     bool strict;        /* torch: refuse globals outside the known list */
     uint32_t void_dtype;/* npy: meaning of V1, V2; TU_DTYPE_NONE refuses */
     const char *folder; /* where to spool a pipe; NULL: the current folder */
+    struct tu_in *in;   /* filled by tu_source_open for the format's `open`: the file at path, seekable
+                         * (a pipe is spooled before), borrowed; NULL for folders */
 };
 
 /* A META record that belongs to a source or sink: topic and canonical JSON object. */
@@ -60,9 +63,17 @@ struct tu_source {
     /* Where tensor i's C-order bytes lie in one piece: the file and the offset; NULL if nowhere
      * (views, compressed members). Lets a mover read or map without a copy. */
     const struct tu_extent *extent; /* [n] or NULL */
+    const uint64_t *crc;            /* [n] CRC-32 of tensor i's bytes if the file stores just that,
+                                     * else TU_CRC_NONE; NULL: for no tensor. Checked while copying */
     struct tu_pickle *pickle;       /* torch: the object, else NULL */
     uint64_t referenced, stored;    /* bytes of tensors, bytes of the file */
+    /* Kept by the front, not by the format: */
+    struct tu_in *in;               /* the open file, alive until after ops->close */
+    struct tui_names *names;        /* of tu_source_find */
+    bool no_crc;                    /* asked for: nothing is verified */
 };
+
+#define TU_CRC_NONE UINT64_MAX
 
 struct tu_extent {
     struct tu_in *in; /* NULL: not contiguous in a file */
@@ -77,6 +88,7 @@ struct tu_save {
     const struct tu_meta *meta;
     bool keep_header;               /* restore the original file from the META, byte for byte */
     bool npy_raw;                   /* npy: bf16 and fp8 as unsigned integers */
+    bool force;                     /* folders: replace one that exists */
     uint64_t max_shard;             /* hf: bytes per file; 0: 5,000,000,000 */
     const struct tu_pnode *object;  /* torch: the pickled object whose leaves are the tensors by
                                      * number; NULL: a dict of names */
@@ -97,6 +109,10 @@ struct tu_sink {
     const struct tu_sink_ops *ops;
     char *path;
     size_t n;
+    const size_t *order; /* [n] the tensors as their bytes follow each other in the file, which is
+                          * how a sequential output must be written; NULL: as declared */
+    /* Kept by the front, not by the format: */
+    uint64_t *bytes, *written; /* [n] wanted, and so far (atomic) */
 };
 
 enum tu_format_flags {
@@ -104,6 +120,7 @@ enum tu_format_flags {
     TU_FORMAT_WRITE = 2,
     TU_FORMAT_DIR = 4,    /* reads or writes a folder of files */
     TU_FORMAT_UNIQUE = 8, /* names must be unique */
+    TU_FORMAT_HEADER = 16, /* keep_header works */
 };
 
 /* A row. */
@@ -115,7 +132,8 @@ struct tu_format {
     /* Does a file that begins with head[n] (n ≤ 4096, less only for shorter files) look like this
      * format? path is for formats that are folders. */
     bool (*sniff)(const char *path, const unsigned char *head, size_t n);
-    /* Index the file. Takes no ownership of job. The op must leave nothing behind on failure. */
+    /* Index the file how->in (a folder: path). Called by tu_source_open alone, which fills the
+     * front's members afterwards. The op must leave nothing behind on failure. */
     int (*open)(struct tu_source **out, const char *path, const struct tu_open *how,
                 const struct tu_job *job, struct tu_err *err);
     /* Lay the file out and prepare to write under a temporary name. `sequential` outputs ("-") work
@@ -143,9 +161,14 @@ TU_API TU_MUST int tu_source_read(struct tu_source *s, size_t i, uint64_t off, v
                                   struct tu_err *err);
 TU_API TU_MUST int tu_source_verify(struct tu_source *s, size_t i, struct tu_pool *pool,
                                     struct tu_err *err);
-/* Index of the tensor with this name (hash lookup, built on first use; not for threads before the
- * first call has returned); SIZE_MAX if none. */
+/* Index of the first tensor with this name (sorted names, built on first use; not for threads before
+ * the first call has returned); SIZE_MAX if none. */
 TU_API size_t tu_source_find(struct tu_source *s, const char *name);
+/* See a source whose tensors come in pieces (`shard`, `flat`) as one of whole tensors: each stands
+ * where its first piece stood, replicas count once, pieces must tile. Takes `in` over, on failure too;
+ * gives `in` itself back where nothing is in pieces. Errors: TU_EINCOMPLETE, TU_ESHARD, TU_EUNSUP for
+ * sums that are pending. */
+TU_API TU_MUST int tu_source_join(struct tu_source **out, struct tu_source *in, struct tu_err *err);
 
 TU_API TU_MUST int tu_sink_open(struct tu_sink **out, const char *path,
                                 const struct tu_format *format, const struct tu_save *what,
@@ -155,6 +178,11 @@ TU_API TU_MUST int tu_sink_write(struct tu_sink *s, size_t i, uint64_t off, cons
 /* TU_EBUG if bytes of a tensor are missing where the sink counts them. Frees on success and failure. */
 TU_API TU_MUST int tu_sink_finish(struct tu_sink *s, bool durable, struct tu_err *err);
 TU_API void tu_sink_abort(struct tu_sink *s); /* NULL allowed */
+/* Copy tensor i of a source to tensor j of a sink, window by window; stored checksums are compared
+ * on the way (TU_EPCRC). job's progress counts from *done bytes to `total`, and *done moves on. */
+TU_API TU_MUST int tu_source_copy(struct tu_source *s, size_t i, struct tu_sink *to, size_t j,
+                                  uint64_t *done, uint64_t total, const struct tu_job *job,
+                                  struct tu_err *err);
 
 /* zip: STORED archives with aligned data; the container of torch and npz ------------------------ */
 
