@@ -2,8 +2,9 @@
 /* io.h: whole reads and writes on files and pipes, and output files that appear at once.
  *
  * Interrupted and short system calls are hidden here and nowhere else. Every message names
- * the file. Not for concurrent use, except tu_in_pread and tu_out_pwrite, which any number of
- * threads may call on one object. */
+ * the file; offsets count from where a descriptor stood when it was handed over. Not for
+ * concurrent use, except tu_in_pread and tu_out_pwrite, which any number of threads may call on
+ * one object. */
 #ifndef TENSORUTILS_CORE_IO_H
 #define TENSORUTILS_CORE_IO_H
 
@@ -23,7 +24,8 @@ struct tu_in;
 /* Open path for reading; "-" is standard input (which close leaves open). A directory is
  * refused. A pipe's size is raised to 1 MiB. Errors: TU_EIO. */
 TU_API TU_MUST int tu_in_open(struct tu_in **out, const char *path, struct tu_err *err);
-/* The same over an open descriptor, which the object then owns; name is for messages. */
+/* The same over an open descriptor, which the object then owns (closed on failure too); name is
+ * for messages. */
 TU_API TU_MUST int tu_in_take_fd(struct tu_in **out, int fd, const char *name,
                                  struct tu_err *err);
 TU_API void tu_in_close(struct tu_in *in);
@@ -49,9 +51,9 @@ TU_API TU_MUST int tu_in_skip(struct tu_in *in, uint64_t n, uint64_t *got, struc
 /* Positional read of exactly n bytes; TU_ETRUNC past the end, TU_EIO on a pipe. */
 TU_API TU_MUST int tu_in_pread(struct tu_in *in, uint64_t off, void *buf, size_t n,
                                struct tu_err *err);
-/* Copy what is left of `in` to an unlinked temporary file (in the folder of `beside`, or
- * $TMPDIR as given by the caller) and return it opened for reading: for formats that need a
- * seekable file. `in` stays the caller's. */
+/* Copy what is left of `in` to a temporary file without a name in `folder` (the caller's choice,
+ * e.g. $TMPDIR; NULL: /tmp) and return it opened for reading: for formats that need a seekable
+ * file. `in` stays the caller's. */
 TU_API TU_MUST int tu_in_spool(struct tu_in **out, struct tu_in *in, const char *folder,
                                struct tu_err *err);
 
@@ -63,7 +65,7 @@ struct tu_out;
 TU_API TU_MUST int tu_out_open(struct tu_out **out, const char *path, const struct tu_job *job,
                                struct tu_err *err);
 /* Write straight to path (created with O_EXCL): for files inside a folder that is itself
- * published by rename. */
+ * published by rename. Errors: TU_EEXISTS, TU_EIO. */
 TU_API TU_MUST int tu_out_create(struct tu_out **out, const char *path, struct tu_err *err);
 TU_API TU_MUST int tu_out_take_fd(struct tu_out **out, int fd, const char *name,
                                   struct tu_err *err);
@@ -72,7 +74,9 @@ TU_API int tu_out_fd(const struct tu_out *out);
 TU_API bool tu_out_seekable(const struct tu_out *out);
 TU_API uint64_t tu_out_pos(const struct tu_out *out);
 TU_API TU_MUST int tu_out_write(struct tu_out *out, const void *p, size_t n, struct tu_err *err);
-/* n zero bytes. */
+/* Small writes are gathered: hand them to the system now, e.g. before using tu_out_fd. */
+TU_API TU_MUST int tu_out_flush(struct tu_out *out, struct tu_err *err);
+/* n zero bytes; a hole where the file is ours. */
 TU_API TU_MUST int tu_out_zeros(struct tu_out *out, uint64_t n, struct tu_err *err);
 /* Positional write; the position of tu_out_write does not move. */
 TU_API TU_MUST int tu_out_pwrite(struct tu_out *out, uint64_t off, const void *p, size_t n,
