@@ -1,0 +1,197 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* json.c: Jansson behind our limits.
+ *
+ * The text is scanned once before Jansson sees it: what Jansson does not judge (depth, plain
+ * integers, long numbers) is judged there, without allocating. Jansson then does the rest: syntax,
+ * UTF-8, duplicate keys, integers that fit 64 bits, nothing after the value.
+ *
+ * Jansson allocates through hooks, so that failure injection reaches it. Jansson 2.14 does not
+ * notice when the buffer of the token it is reading cannot grow: a string would lose bytes and
+ * then be read past its end, a number would trip an assertion. So after one failure every later
+ * allocation of that parse fails too (a string then fails before it is read), and the growth that
+ * a number may need (to 32, then 64 bytes) comes from the parse's own spare bytes. The parse at
+ * work is a thread-local pointer: Jansson's hooks have no context argument. */
+#include <tensorutils/core.h>
+#include "mem_hook.h"
+
+#include <jansson.h>
+#include <pthread.h>
+#include <stdalign.h>
+#include <stdio.h>
+
+enum {
+    BYTES_DEFAULT = 16 << 20,
+    DEPTH_DEFAULT = 64,
+    DEPTH_MOST = 2000,   /* Jansson's own limit is 2048 */
+    NUMBER_LONGEST = 48, /* fits the larger spare, with the character after it */
+    SPARES = 2,
+};
+
+struct parse {
+    bool failed;
+    bool used[SPARES];
+    alignas(16) unsigned char spare[SPARES][64]; /* of 32 and of 64 bytes */
+};
+
+static _Thread_local struct parse *at_work;
+
+static void *hook_alloc(size_t n)
+{
+    struct parse *p = at_work;
+    void *m = p && p->failed ? NULL : tui_malloc(n);
+    if (m || !p)
+        return m;
+    p->failed = true;
+    for (int i = 0; i < SPARES; i++) {
+        if (n == (size_t)32 << i && !p->used[i]) {
+            p->used[i] = true;
+            return p->spare[i];
+        }
+    }
+    /* A string's buffer may be what cannot grow: the copy of it must fail too. */
+    p->used[0] = p->used[1] = true;
+    return NULL;
+}
+
+static void hook_free(void *m)
+{
+    if (!at_work || (m != at_work->spare[0] && m != at_work->spare[1]))
+        tui_mfree(m);
+}
+
+static void hook(void)
+{
+    json_set_alloc_funcs(hook_alloc, hook_free);
+}
+
+/* Where the scan stands. */
+struct scan {
+    const char *text;
+    size_t n;
+    size_t i;
+    const struct tu_json_limits *limits;
+};
+
+static int refuse(const struct scan *s, const char *what, struct tu_err *err)
+{
+    size_t line = 1, start = 0;
+    for (size_t i = 0; i < s->i; i++) {
+        if (s->text[i] == '\n') {
+            line++;
+            start = i + 1;
+        }
+    }
+    return tu_fail_at(err, TU_EMETA, s->i, "JSON line %zu column %zu (byte %zu): %s", line,
+                      s->i - start + 1, s->i, what);
+}
+
+static bool in_number(char c)
+{
+    return (c >= '0' && c <= '9') || c == '-' || c == '+' || c == '.' || c == 'e' || c == 'E';
+}
+
+/* The number at s->i; s->i moves behind it. Its grammar is Jansson's business. */
+static int scan_number(struct scan *s, struct tu_err *err)
+{
+    size_t begin = s->i, end = begin;
+    bool real = false;
+    for (; end < s->n && in_number(s->text[end]); end++)
+        real |= s->text[end] == '.' || s->text[end] == 'e' || s->text[end] == 'E';
+    if (end - begin > NUMBER_LONGEST)
+        return refuse(s, "a number of more than 48 characters", err);
+    if (s->limits->plain_integers) {
+        if (real)
+            return refuse(s, "a real number where only integers may stand", err);
+        if (end - begin == 2 && s->text[begin] == '-' && s->text[begin + 1] == '0')
+            return refuse(s, "-0 where only integers may stand", err);
+    }
+    s->i = end;
+    return 0;
+}
+
+/* The string whose opening quote is at s->i; s->i moves behind it (or to the end of the text). */
+static void scan_string(struct scan *s)
+{
+    for (s->i++; s->i < s->n && s->text[s->i] != '"'; s->i++)
+        s->i += s->text[s->i] == '\\';
+    s->i = s->i < s->n ? s->i + 1 : s->n;
+}
+
+static int scan(struct scan *s, struct tu_err *err)
+{
+    unsigned most = s->limits->depth ? s->limits->depth : DEPTH_DEFAULT;
+    unsigned depth = 0;
+    if (most > DEPTH_MOST)
+        most = DEPTH_MOST;
+    if (s->n >= 3 && !memcmp(s->text, "\xef\xbb\xbf", 3))
+        return refuse(s, "begins with a byte order mark", err);
+    while (s->i < s->n) {
+        char c = s->text[s->i];
+        if (c == '"') {
+            scan_string(s);
+            continue;
+        }
+        if (c == '-' || (c >= '0' && c <= '9')) {
+            int rc = scan_number(s, err);
+            if (rc)
+                return rc;
+            continue;
+        }
+        if ((c == '{' || c == '[') && depth++ == most) {
+            char what[64];
+            snprintf(what, sizeof what, "nested deeper than %u", most);
+            return refuse(s, what, err);
+        }
+        if ((c == '}' || c == ']') && depth)
+            depth--;
+        s->i++;
+    }
+    return 0;
+}
+
+static int jansson_failed(const json_error_t *e, size_t n, struct tu_err *err)
+{
+    char shown[88];
+    size_t at = e->position < 0 ? 0 : (size_t)e->position;
+    return tu_fail_at(err, TU_EMETA, at > n ? n : at, "JSON line %d column %d (byte %zu): %s",
+                      e->line < 1 ? 1 : e->line, e->column < 1 ? 1 : e->column, at > n ? n : at,
+                      tu_text_short(e->text, strlen(e->text), shown));
+}
+
+int tu_json_parse(struct json_t **out, const char *text, size_t n,
+                  const struct tu_json_limits *limits, struct tu_err *err)
+{
+    static const struct tu_json_limits none = {0};
+    static pthread_once_t hooked = PTHREAD_ONCE_INIT;
+    if (!limits)
+        limits = &none;
+    size_t most = limits->bytes ? limits->bytes : BYTES_DEFAULT;
+    if (n > most)
+        return tu_fail(err, TU_ELIMIT, "JSON of %zu bytes, at most %zu are read", n, most);
+    struct scan s = {.text = text, .n = n, .limits = limits};
+    int rc = scan(&s, err);
+    if (rc)
+        return rc;
+
+    pthread_once(&hooked, hook);
+    struct parse work = {0};
+    json_error_t why = {0};
+    at_work = &work;
+    json_t *v = json_loadb(text, n, JSON_REJECT_DUPLICATES | JSON_DECODE_ANY, &why);
+    if (v && work.failed) {
+        json_decref(v);
+        v = NULL;
+    }
+    at_work = NULL;
+    if (work.failed)
+        return tu_fail(err, TU_ENOMEM, "out of memory reading %zu bytes of JSON", n);
+    if (!v)
+        return jansson_failed(&why, n, err);
+    if (limits->object && !json_is_object(v)) {
+        json_decref(v);
+        s.i = 0;
+        return refuse(&s, "the value is no object", err);
+    }
+    *out = v;
+    return 0;
+}
