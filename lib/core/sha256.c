@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* sha256.c: nettle's SHA-256 behind our memory and names. */
+#include <nettle/sha2.h>
+#include "tensorutils/core/mem.h"
+#include "tensorutils/core/sha256.h"
+
+_Static_assert(TU_SHA256_SIZE == SHA256_DIGEST_SIZE, "FIPS 180-4");
+
+struct tu_sha256 {
+    struct sha256_ctx ctx;
+};
+
+struct tu_sha256 *tu_sha256_new(struct tu_err *err)
+{
+    struct tu_sha256 *s = tu_alloc(1, sizeof *s, err);
+    if (s)
+        sha256_init(&s->ctx);
+    return s;
+}
+
+void tu_sha256_free(struct tu_sha256 *s)
+{
+    tu_free(s);
+}
+
+void tu_sha256_add(struct tu_sha256 *s, const void *p, size_t n)
+{
+    sha256_update(&s->ctx, n, p);
+}
+
+void tu_sha256_end(struct tu_sha256 *s, unsigned char out[TU_SHA256_SIZE])
+{
+    sha256_digest(&s->ctx, TU_SHA256_SIZE, out);
+}
+
+void tu_sha256_hex(const unsigned char digest[TU_SHA256_SIZE], char out[TU_SHA256_HEX])
+{
+    static const char hex[] = "0123456789abcdef";
+    for (unsigned i = 0; i < TU_SHA256_SIZE; i++) {
+        out[2 * i] = hex[digest[i] >> 4];
+        out[2 * i + 1] = hex[digest[i] & 15];
+    }
+    out[2 * TU_SHA256_SIZE] = '\0';
+}
