@@ -63,7 +63,7 @@ LIB_A     := $(B)/lib/libtensorutils.a
 LIB_SO    := $(B)/lib/libtensorutils.so.$(SOVERSION)
 
 .PHONY: all help lib demo check check-unit check-cli check-all lint bench fuzz fuzz-run interop golden \
-        completions install uninstall clean deps tests-bin
+        completions install uninstall clean deps tests-bin print-build
 .DEFAULT_GOAL := all
 .SECONDARY:
 .DELETE_ON_ERROR:
@@ -119,15 +119,20 @@ endef
 $(foreach c,$(ONE_FILE),$(eval $(call command,$(basename $(notdir $(c))),$(call obj,$(c)))))
 $(foreach d,$(MANY_FILE),$(eval $(call command,$(notdir $(d)),$(call obj,$(sort $(wildcard $(d)/*.c))))))
 
-# Tests. A unit test may include its own room's private headers; it links the archive.
+# Tests. A unit test may include its own room's private headers; it links the archive. Those of cmd
+# link the front end too.
 $(B)/unit/%: $(B)/obj/tests/unit/%.o $(LIB_A)
 	@mkdir -p $(@D)
 	$(call say,LINK)
-	$(Q)$(CC) $(ALL_LDFLAGS) -o $@ $< $(LIB_A) $(LIBS)
+	$(Q)$(CC) $(ALL_LDFLAGS) -o $@ $(filter %.o,$^) $(LIB_A) $(LIBS)
+$(filter $(B)/unit/cmd/%,$(UNITS)): $(call obj,$(COMMON))
 $(B)/fuzz/%: $(B)/obj/tests/fuzz/%.o $(B)/obj/tests/fuzz/replay.o $(LIB_A)
 	@mkdir -p $(@D)
 	$(call say,LINK)
 	$(Q)$(CC) $(ALL_LDFLAGS) -o $@ $^ $(LIBS)
+
+print-build: # where this compiler and these flags put their results
+	@echo $(B)
 
 tests-bin: $(UNITS) $(REPLAYS)
 

@@ -1,0 +1,327 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* complete.c: completion scripts for bash, zsh and fish, printed from the tables.
+ *
+ * What a value may be comes from its type (files, dtypes), its choices, or a listing: an option
+ * whose value is called LAYOUT is completed from the table `layouts`, asked of the command when
+ * the user presses the key. */
+#include <ctype.h>
+#include <stdio.h>
+#include <string.h>
+#include "common/front.h"
+
+const char *const tu_shells[] = {"bash", "zsh", "fish", NULL};
+
+/* How the values of an option are found. */
+struct values {
+    enum { NOTHING, FILES, WORDS, TABLE } kind;
+    struct tu_buf words; /* WORDS: separated by spaces; TABLE: its name */
+};
+
+static void join(struct tu_buf *b, const char *word)
+{
+    int rc = tu_buf_printf(b, NULL, "%s%s", b->n ? " " : "", word);
+    (void)rc; /* out of memory: a completion less */
+}
+
+/* "LAYOUT" against the table "layouts". */
+static bool names_table(const char *arg, const char *table)
+{
+    size_t n = strlen(arg);
+    for (size_t i = 0; i < n; i++)
+        if (tolower((unsigned char)arg[i]) != table[i])
+            return false;
+    return n > 0 && !strcmp(table + n, "s");
+}
+
+static struct values values_of(const struct tu_cmd *top, const struct tu_cmd *cmd,
+                               const struct tu_opt *o)
+{
+    struct values v = {NOTHING, {0}};
+    const struct tu_listing *both[] = {cmd->listings, top->listings};
+    for (size_t t = 0; o->arg && t < 2; t++)
+        for (const struct tu_listing *l = both[t]; l && l->name; l++)
+            if (!v.words.n && names_table(o->arg, l->name)) {
+                v.kind = TABLE;
+                join(&v.words, l->name);
+            }
+    if (v.kind == TABLE)
+        return v;
+    if (o->type == TU_OPT_FILE_IN || o->type == TU_OPT_FILE_OUT) {
+        v.kind = FILES;
+        return v;
+    }
+    for (size_t i = 0; o->choices && o->choices[i]; i++)
+        join(&v.words, o->choices[i]);
+    const struct tu_dtype *d;
+    for (size_t i = 0; o->type == TU_OPT_DTYPE && (d = tu_dtype_row(i)); i++)
+        join(&v.words, d->name);
+    if (o->type == TU_OPT_DEVICE)
+        join(&v.words, "cpu cuda auto");
+    if (!strcmp(o->name, "list") && tu_is_common(o)) {
+        v.kind = TABLE;
+        join(&v.words, "tables");
+    } else if (v.words.n) {
+        v.kind = WORDS;
+    }
+    return v;
+}
+
+/* A function name: dashes become underscores. */
+static const char *symbol(const char *name, char out[64])
+{
+    snprintf(out, 64, "%.63s", name);
+    for (char *p = out; *p; p++)
+        if (*p == '-')
+            *p = '_';
+    return out;
+}
+
+typedef void (*each_fn)(struct tu_ctx *ctx, const struct tu_cmd *cmd, const struct tu_opt *o);
+
+static void each_option(struct tu_ctx *ctx, const struct tu_cmd *cmd, each_fn fn)
+{
+    const struct tu_opt *tables[TU_TABLES_MAX];
+    tu_tables_of(ctx->top, cmd, tables);
+    for (size_t t = 0; tables[t]; t++)
+        for (const struct tu_opt *o = tables[t]; o->type != TU_OPT_END; o++)
+            if (!(o->flags & TU_OPT_HIDDEN))
+                fn(ctx, cmd, o);
+}
+
+/* The command itself, then its subcommands. */
+static const struct tu_cmd *nth_cmd(const struct tu_cmd *top, size_t i)
+{
+    if (i == 0)
+        return top;
+    return top->subs ? top->subs[i - 1] : NULL;
+}
+
+static const char *sub_of(const struct tu_ctx *ctx, const struct tu_cmd *cmd)
+{
+    return cmd == ctx->top ? "" : cmd->name;
+}
+
+/* bash ----------------------------------------------------------------------------------------- */
+
+static void bash_value(struct tu_ctx *ctx, const struct tu_cmd *cmd, const struct tu_opt *o)
+{
+    if (!tu_opt_valued(o))
+        return;
+    struct values v = values_of(ctx->top, cmd, o);
+    tu_print(ctx, "    %s:--%s", sub_of(ctx, cmd), o->name);
+    if (o->shortname)
+        tu_print(ctx, " | %s:-%c", sub_of(ctx, cmd), o->shortname);
+    tu_print(ctx, ") ");
+    if (v.kind == FILES)
+        tu_print(ctx, "mapfile -t COMPREPLY < <(compgen -f -- \"$cur\")");
+    else if (v.kind == WORDS)
+        tu_print(ctx, "mapfile -t COMPREPLY < <(compgen -W '%s' -- \"$cur\")", v.words.data);
+    else if (v.kind == TABLE)
+        tu_print(ctx, "mapfile -t COMPREPLY < <(compgen -W "
+                      "\"$(\"$1\" %s --list=%s 2>/dev/null | cut -f1)\" -- \"$cur\")",
+                 sub_of(ctx, cmd), v.words.data);
+    tu_print(ctx, v.kind == NOTHING ? "return ;;\n" : "; return ;;\n");
+    tu_buf_release(&v.words);
+}
+
+static void bash_word(struct tu_ctx *ctx, const struct tu_cmd *cmd, const struct tu_opt *o)
+{
+    (void)cmd;
+    tu_print(ctx, " --%s%s", o->name, o->flags & TU_OPT_MAYBE ? "" : tu_opt_valued(o) ? "=" : "");
+    if (o->flags & TU_OPT_NEGATABLE)
+        tu_print(ctx, " --no-%s", o->name);
+}
+
+static void bash_subs(struct tu_ctx *ctx)
+{
+    const struct tu_cmd *const *subs = ctx->top->subs;
+    if (!subs)
+        return;
+    tu_print(ctx, "    for ((i = 1; i < COMP_CWORD; i++)); do\n        case ${COMP_WORDS[i]} in\n       ");
+    for (size_t i = 0; subs[i]; i++)
+        tu_print(ctx, "%s %s", i ? " |" : "", subs[i]->name);
+    tu_print(ctx, ") sub=${COMP_WORDS[i]}; break ;;\n        esac\n    done\n");
+}
+
+static void bash(struct tu_ctx *ctx)
+{
+    char fn[64];
+    const struct tu_cmd *cmd;
+    symbol(ctx->top->name, fn);
+    tu_print(ctx, "# bash completion for %s, printed by %s --completion=bash\n"
+                  "# shellcheck shell=bash\n_%s()\n{\n", ctx->top->name, ctx->top->name, fn);
+    /* bash splits --name=value into three words. */
+    tu_print(ctx, "    local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD-1]} sub= words= i\n"
+                  "    if [[ $cur == = ]]; then cur=\n"
+                  "    elif [[ $prev == = ]]; then prev=${COMP_WORDS[COMP_CWORD-2]}\n    fi\n");
+    bash_subs(ctx);
+    tu_print(ctx, "    case $sub:$prev in\n");
+    for (size_t i = 0; (cmd = nth_cmd(ctx->top, i)); i++)
+        each_option(ctx, cmd, bash_value);
+    tu_print(ctx, "    esac\n    case $sub in\n");
+    for (size_t i = 0; (cmd = nth_cmd(ctx->top, i)); i++) {
+        tu_print(ctx, "    %s) words='", i ? cmd->name : "''");
+        each_option(ctx, cmd, bash_word);
+        for (size_t s = 0; cmd->subs && cmd->subs[s]; s++)
+            tu_print(ctx, " %s", cmd->subs[s]->name);
+        tu_print(ctx, "' ;;\n");
+    }
+    tu_print(ctx, "    esac\n"
+                  "    if [[ $cur == -* || ( -z $sub && $words == *' '[a-z]* ) ]]; then\n"
+                  "        mapfile -t COMPREPLY < <(compgen -W \"$words\" -- \"$cur\")\n"
+                  "        [[ ${COMPREPLY[0]-} == *= ]] && compopt -o nospace\n    fi\n");
+    if (!(ctx->top->flags & TU_CMD_WORDS))
+        tu_print(ctx, "    [[ $cur == -* ]] || mapfile -t -O \"${#COMPREPLY[@]}\" COMPREPLY "
+                      "< <(compgen -f -- \"$cur\")\n");
+    tu_print(ctx, "}\ncomplete -o filenames -F _%s %s\n", fn, ctx->top->name);
+}
+
+/* zsh ------------------------------------------------------------------------------------------ */
+
+/* Inside '…[help]': quotes, brackets and colons are escaped. */
+static void zsh_text(struct tu_ctx *ctx, const char *s)
+{
+    for (; *s; s++)
+        if (*s == '\'')
+            tu_print(ctx, "'\\''");
+        else
+            tu_print(ctx, strchr("[]:", *s) ? "\\%c" : "%c", *s);
+}
+
+static void zsh_action(struct tu_ctx *ctx, const struct tu_cmd *cmd, const struct tu_opt *o)
+{
+    struct values v = values_of(ctx->top, cmd, o);
+    tu_print(ctx, "%s:value:", o->flags & TU_OPT_MAYBE ? ":" : "");
+    if (v.kind == FILES)
+        tu_print(ctx, "_files");
+    else if (v.kind == WORDS)
+        tu_print(ctx, "(%s)", v.words.data);
+    else if (v.kind == TABLE)
+        tu_print(ctx, "{compadd -- ${${(f)\"$(%s %s --list=%s 2>/dev/null)\"}%%%%$'\\''\\t'\\''*}}",
+                 ctx->top->name, sub_of(ctx, cmd), v.words.data);
+    else
+        tu_print(ctx, " ");
+    tu_buf_release(&v.words);
+}
+
+static void zsh_option(struct tu_ctx *ctx, const struct tu_cmd *cmd, const struct tu_opt *o)
+{
+    bool valued = tu_opt_valued(o), maybe = o->flags & TU_OPT_MAYBE;
+    for (int s = 0; s < 2; s++) {
+        if (s == 0 && !o->shortname)
+            continue;
+        tu_print(ctx, "        '%s", o->flags & (TU_OPT_LIST | TU_OPT_EACH) ? "*" : "");
+        if (s == 0)
+            tu_print(ctx, "-%c%s", o->shortname, valued ? "+" : "");
+        else
+            tu_print(ctx, "--%s%s", o->name, maybe ? "=-" : valued ? "=" : "");
+        tu_print(ctx, "[");
+        zsh_text(ctx, o->help);
+        tu_print(ctx, "]");
+        if (valued)
+            zsh_action(ctx, cmd, o);
+        tu_print(ctx, "' \\\n");
+    }
+    if (o->flags & TU_OPT_NEGATABLE)
+        tu_print(ctx, "        '--no-%s' \\\n", o->name);
+}
+
+static void zsh_one(struct tu_ctx *ctx, const struct tu_cmd *cmd)
+{
+    tu_print(ctx, "    _arguments -s -S \\\n");
+    each_option(ctx, cmd, zsh_option);
+    tu_print(ctx, "        '*:operand:%s'\n", cmd->flags & TU_CMD_WORDS ? " " : "_files");
+}
+
+static void zsh(struct tu_ctx *ctx)
+{
+    const struct tu_cmd *const *subs = ctx->top->subs;
+    tu_print(ctx, "#compdef %s\n# zsh completion, printed by %s --completion=zsh\n", ctx->top->name,
+             ctx->top->name);
+    if (subs) {
+        tu_print(ctx, "local sub word\nlocal -a subs=(\n");
+        for (size_t i = 0; subs[i]; i++) {
+            tu_print(ctx, "    '%s:", subs[i]->name);
+            zsh_text(ctx, subs[i]->summary);
+            tu_print(ctx, "'\n");
+        }
+        tu_print(ctx, ")\nfor word in ${words[2,CURRENT-1]}; do\n"
+                      "    if (( ${subs[(I)$word:*]} )); then sub=$word; break; fi\ndone\n"
+                      "case $sub in\n");
+        for (size_t i = 0; subs[i]; i++) {
+            tu_print(ctx, "%s)\n    words=(${words:#$sub}); (( CURRENT-- ))\n", subs[i]->name);
+            zsh_one(ctx, subs[i]);
+            tu_print(ctx, "    ;;\n");
+        }
+        tu_print(ctx, "*)\n    [[ $words[CURRENT] == -* ]] || _describe subcommand subs\n");
+    }
+    zsh_one(ctx, ctx->top);
+    if (subs)
+        tu_print(ctx, "    ;;\nesac\n");
+}
+
+/* fish ----------------------------------------------------------------------------------------- */
+
+static void fish_text(struct tu_ctx *ctx, const char *s)
+{
+    for (; *s; s++)
+        tu_print(ctx, *s == '\'' || *s == '\\' ? "\\%c" : "%c", *s);
+}
+
+static void fish_condition(struct tu_ctx *ctx, const struct tu_cmd *cmd)
+{
+    if (cmd != ctx->top)
+        tu_print(ctx, " -n '__fish_seen_subcommand_from %s'", cmd->name);
+    else if (cmd->subs)
+        tu_print(ctx, " -n __fish_use_subcommand");
+}
+
+static void fish_option(struct tu_ctx *ctx, const struct tu_cmd *cmd, const struct tu_opt *o)
+{
+    tu_print(ctx, "complete -c %s", ctx->top->name);
+    fish_condition(ctx, cmd);
+    if (o->shortname)
+        tu_print(ctx, " -s %c", o->shortname);
+    tu_print(ctx, " -l %s", o->name);
+    if (tu_opt_valued(o)) {
+        struct values v = values_of(ctx->top, cmd, o);
+        if (!(o->flags & TU_OPT_MAYBE))
+            tu_print(ctx, v.kind == FILES ? " -r -F" : " -x");
+        if (v.kind == WORDS)
+            tu_print(ctx, " -a '%s'", v.words.data);
+        else if (v.kind == TABLE)
+            tu_print(ctx, " -a '(%s %s --list=%s 2>/dev/null)'", ctx->top->name,
+                     sub_of(ctx, cmd), v.words.data);
+        tu_buf_release(&v.words);
+    }
+    tu_print(ctx, " -d '");
+    fish_text(ctx, o->help);
+    tu_print(ctx, "'\n");
+    if (o->flags & TU_OPT_NEGATABLE) {
+        tu_print(ctx, "complete -c %s", ctx->top->name);
+        fish_condition(ctx, cmd);
+        tu_print(ctx, " -l no-%s\n", o->name);
+    }
+}
+
+static void fish(struct tu_ctx *ctx)
+{
+    const struct tu_cmd *cmd, *const *subs = ctx->top->subs;
+    tu_print(ctx, "# fish completion for %s, printed by %s --completion=fish\n", ctx->top->name,
+             ctx->top->name);
+    for (size_t i = 0; subs && subs[i]; i++) {
+        tu_print(ctx, "complete -c %s -n __fish_use_subcommand -a %s -d '", ctx->top->name,
+                 subs[i]->name);
+        fish_text(ctx, subs[i]->summary);
+        tu_print(ctx, "'\n");
+    }
+    for (size_t i = 0; (cmd = nth_cmd(ctx->top, i)); i++)
+        each_option(ctx, cmd, fish_option);
+}
+
+void tu_complete(struct tu_ctx *ctx, int shell)
+{
+    static void (*const print[])(struct tu_ctx *) = {bash, zsh, fish};
+    ctx->plain = true;
+    print[shell](ctx);
+}

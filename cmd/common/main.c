@@ -1,0 +1,225 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* main.c: start-up, choice of the subcommand, and the end of a process. */
+#include "common/main.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include "common/front.h"
+
+/* A closed standard descriptor would be given to the first file opened. It is filled so that
+ * using it still fails. */
+static void fill_descriptors(void)
+{
+    for (int fd = 0; fd <= 2; fd++)
+        if (fcntl(fd, F_GETFD) == -1 && errno == EBADF && open("/dev/null", fd ? O_RDONLY : O_WRONLY) != fd)
+            _exit(TU_STATUS_SYSTEM);
+}
+
+/* Plug-ins are in ../lib/tensorutils of the program, in build/ as where they are installed. */
+static int find_plugins(struct tu_err *err)
+{
+    const char *given = getenv("TENSORUTILS_PLUGINS");
+    char self[PATH_MAX];
+    const char *folder[2] = {given, NULL};
+    if (!given || !*given) {
+        ssize_t n = readlink("/proc/self/exe", self, sizeof self - 32);
+        if (n <= 0)
+            return 0; /* no /proc: no plug-ins */
+        self[n] = '\0';
+        for (int up = 0; up < 2; up++) {
+            char *slash = strrchr(self, '/');
+            if (!slash)
+                return 0;
+            *slash = '\0';
+        }
+        strcat(self, "/lib/tensorutils");
+        folder[0] = self;
+    }
+    return tu_plugin_path(folder, err);
+}
+
+static int start(struct tu_err *err)
+{
+    const char *isa = getenv("TENSORUTILS_ISA");
+    int rc = 0;
+    if (isa && *isa) {
+        rc = tu_cpu_narrow(isa, err);
+        if (rc)
+            return tu_err_prefix(err, "TENSORUTILS_ISA");
+    }
+    return find_plugins(err);
+}
+
+static const char *sub_name(const void *ctx, size_t i)
+{
+    const struct tu_cmd *const *subs = ctx;
+    return subs[i] ? subs[i]->name : NULL;
+}
+
+/* The first operand names the subcommand; it is taken out of argv. */
+static int choose(struct tu_ctx *ctx, int *argc, char **argv, struct tu_err *err)
+{
+    const struct tu_cmd *top = ctx->top;
+    const struct tu_opt *tables[TU_TABLES_MAX];
+    if (!top->subs)
+        return 0;
+    tu_tables_of(top, top->fallback ? top->fallback : top, tables);
+    int at = tu_opt_operand(tables, *argc, argv);
+    for (size_t i = 0; at && top->subs[i]; i++)
+        if (!strcmp(argv[at], top->subs[i]->name)) {
+            ctx->cmd = top->subs[i];
+            memmove(argv + at, argv + at + 1, (size_t)(*argc - at) * sizeof *argv);
+            --*argc;
+            return 0;
+        }
+    if (top->fallback) {
+        /* `fa-run --help` is about the command; `fa-run --causal --help` too. */
+        ctx->cmd = top->fallback;
+        return 0;
+    }
+    if (!at)
+        return 0;
+    char word[88], near[64];
+    tu_fail(err, TU_EUSAGE, "unknown subcommand '%s'",
+            tu_text_short(argv[at], strlen(argv[at]), word));
+    snprintf(near, sizeof near, "%.60s", argv[at]);
+    tu_suggest(err, near, sub_name, top->subs);
+    return TU_EUSAGE;
+}
+
+/* --help and its like; true when one of them was asked for. */
+static bool answer(struct tu_ctx *ctx, tu_opt_tables tables, bool named)
+{
+    const struct tu_cmd *cmd = ctx->cmd;
+    if (!named)
+        ctx->cmd = ctx->top; /* a fallback that nobody named */
+    if (tu_common.help)
+        tu_help(ctx, tables);
+    else if (tu_common.version)
+        tu_version(ctx);
+    else if (tu_common.list)
+        tu_list(ctx, tu_common.list);
+    else if (tu_common.completion >= 0)
+        tu_complete(ctx, tu_common.completion);
+    else if (tu_common.dump)
+        tu_dump_options(ctx);
+    else {
+        ctx->cmd = cmd;
+        return false;
+    }
+    return true;
+}
+
+static int usage_to_terminal(struct tu_ctx *ctx)
+{
+    struct tu_buf text = {0};
+    tu_usage_lines(&text, ctx->top, ctx->cmd);
+    ssize_t w = text.n ? write(STDERR_FILENO, text.data, text.n) : 0;
+    (void)w;
+    tu_buf_release(&text);
+    return tu_usage(ctx, "standard input is a terminal; name a file or use a pipe");
+}
+
+/* What can be refused before any work. */
+static int refuse(struct tu_ctx *ctx, int argc, char **argv)
+{
+    const struct tu_cmd *cmd = ctx->cmd;
+    bool to_stdout = !strcmp(ctx->output, "-");
+    if (!cmd->run)
+        return tu_usage(ctx, "a subcommand is needed; --list shows them");
+    if ((unsigned)argc < cmd->min)
+        return tu_usage(ctx, "an operand is missing");
+    if ((unsigned)argc > cmd->max)
+        return tu_usage(ctx, "'%s': too many operands", argv[cmd->max]);
+    if ((cmd->flags & TU_CMD_STREAM) && to_stdout && ctx->json)
+        return tu_usage(ctx, "standard output carries the data; use --report FILE for the report");
+    if ((cmd->flags & TU_CMD_STDIN) && argc == 0 && isatty(STDIN_FILENO))
+        return usage_to_terminal(ctx);
+    if ((cmd->flags & TU_CMD_STREAM) && to_stdout && !ctx->force && isatty(STDOUT_FILENO))
+        return tu_usage(ctx, "will not write binary data to a terminal; use -o FILE, or -f");
+    return 0;
+}
+
+static void job_warn(void *c, const char *msg)
+{
+    tu_warn(c, "%s", msg);
+}
+
+const struct tu_job *tu_ctx_alone(struct tu_ctx *ctx)
+{
+    ctx->job.ctx = ctx;
+    ctx->job.progress = tu_progress;
+    ctx->job.temporary = tu_temporary;
+    ctx->job.warn = job_warn;
+    return &ctx->job;
+}
+
+struct tu_pool *tu_ctx_pool(struct tu_ctx *ctx)
+{
+    if (!ctx->job.pool && ctx->threads != 1)
+        ctx->job.pool = tu_pool_new((unsigned)tu_min(ctx->threads, 4096), NULL);
+    return ctx->job.pool; /* NULL: the calling thread alone */
+}
+
+const struct tu_job *tu_ctx_job(struct tu_ctx *ctx)
+{
+    tu_ctx_pool(ctx);
+    return tu_ctx_alone(ctx);
+}
+
+int tu_ctx_output(struct tu_ctx *ctx, struct tu_out **out, struct tu_err *err)
+{
+    return tu_out_open(out, ctx->output, tu_ctx_alone(ctx), err);
+}
+
+/* Everything is written, or the status says that it is not. */
+static int finish(struct tu_ctx *ctx)
+{
+    int status = ctx->status, late = tu_report_finish(ctx, status);
+    tu_pool_free(ctx->job.pool);
+    const char *erase = tu_progress_erase();
+    if (*erase) {
+        ssize_t w = write(STDERR_FILENO, erase, strlen(erase));
+        (void)w;
+    }
+    if (close(STDOUT_FILENO) && errno != EBADF) {
+        struct tu_err err;
+        tu_fail_errno(&err, "standard output");
+        late = tu_error(ctx, &err);
+    }
+    if (ctx->pipe_closed)
+        return tu_pipe_status();
+    return late > status ? late : status;
+}
+
+int tu_main(const struct tu_cmd *cmd, int argc, char **argv)
+{
+    struct tu_ctx *ctx = &tu_ctx_only;
+    struct tu_err err = {0};
+    ctx->top = ctx->cmd = cmd;
+    fill_descriptors();
+    tu_signals_begin();
+    int before = argc;
+    if (argc < 1 || start(&err) || choose(ctx, &argc, argv, &err)) {
+        tu_error(ctx, &err);
+        return finish(ctx);
+    }
+    bool named = argc != before || !cmd->fallback;
+    const struct tu_opt *tables[TU_TABLES_MAX];
+    tu_tables_of(cmd, ctx->cmd, tables);
+    if (tu_opt_parse(tables, &argc, argv, &err)) {
+        tu_error(ctx, &err);
+        return finish(ctx);
+    }
+    tu_common_apply(ctx);
+    if (!answer(ctx, tables, named) && !refuse(ctx, argc, argv)) {
+        int status = ctx->cmd->run(ctx, argc, argv);
+        if (status > ctx->status)
+            ctx->status = status;
+    }
+    return finish(ctx);
+}

@@ -1,0 +1,40 @@
+# SPDX-License-Identifier: Apache-2.0
+# helper.bash: loaded by every bats file: `load helper`.
+#
+# $BIN is in PATH, the current folder is the test's own and empty, $ROOT is the source tree.
+# shellcheck shell=bash
+load /usr/lib/bats/bats-support/load.bash
+load /usr/lib/bats/bats-assert/load.bash
+bats_require_minimum_version 1.8.0
+
+: "${ROOT:=$(cd "$BATS_TEST_DIRNAME/../.." && pwd)}"
+: "${BUILD:=$ROOT/build/last}"
+: "${BIN:=$BUILD/bin}"
+export ROOT BUILD BIN
+export PATH=$BIN:$PATH
+
+setup() {
+    cd "$BATS_TEST_TMPDIR" || return
+    if declare -F prepare >/dev/null; then prepare; fi
+}
+
+# golden NAME: standard input against tests/golden/NAME; with GOLDEN=1 it is written instead.
+golden() {
+    local file=$ROOT/tests/golden/$1
+    if [ -n "${GOLDEN:-}" ]; then mkdir -p "${file%/*}" && cat >"$file"
+    else diff -u "$file" -
+    fi
+}
+
+# ends FILE: does the tensor stream in FILE end with an END record?
+ends() {
+    [ "$(tail -c 128 "$1" | head -c 12 | xxd -p)" = 89544e530d0a1a0a01000200 ]
+}
+
+# no_temporaries: nothing but the files named is in the current folder.
+only_files() {
+    local want have
+    want=$(printf '%s\n' "$@" | LC_ALL=C sort)
+    have=$(find . -mindepth 1 -printf '%P\n' | LC_ALL=C sort)
+    [ "$want" = "$have" ] || { echo "files: $have"; echo "expected: $want"; return 1; }
+}
