@@ -238,6 +238,20 @@ int tu_in_skip(struct tu_in *in, uint64_t n, uint64_t *got, struct tu_err *err)
     return 0;
 }
 
+int tu_in_seek(struct tu_in *in, uint64_t off, struct tu_err *err)
+{
+    uint64_t at;
+    if (!in->seekable)
+        return tu_fail(err, TU_EIO, "%s: cannot go to a position: not a regular file", in->name);
+    if (tu_add_over(in->base, off, &at) || at > INT64_MAX)
+        return truncated(in, in->size, off - in->size, err);
+    if (tui_lseek(in->fd, (off_t)at, SEEK_SET) < 0)
+        return tu_fail_errno(err, "%s: cannot seek", in->name);
+    in->pos = off;
+    in->peeked = 0;
+    return 0;
+}
+
 int tu_in_pread(struct tu_in *in, uint64_t off, void *buf, size_t n, struct tu_err *err)
 {
     if (!in->seekable)

@@ -48,6 +48,8 @@ TU_API TU_MUST int tu_in_peek(struct tu_in *in, void *buf, size_t n, size_t *got
 TU_API TU_MUST int tu_in_exact(struct tu_in *in, void *buf, size_t n, struct tu_err *err);
 /* Pass over n bytes, by seeking where possible; *got < n only at the end. */
 TU_API TU_MUST int tu_in_skip(struct tu_in *in, uint64_t n, uint64_t *got, struct tu_err *err);
+/* Go to byte off of a seekable input, for the next read. */
+TU_API TU_MUST int tu_in_seek(struct tu_in *in, uint64_t off, struct tu_err *err);
 /* Positional read of exactly n bytes; TU_ETRUNC past the end, TU_EIO on a pipe. */
 TU_API TU_MUST int tu_in_pread(struct tu_in *in, uint64_t off, void *buf, size_t n,
                                struct tu_err *err);
