@@ -62,7 +62,7 @@ struct tu_reader;
 
 enum tu_reader_flags {
     TU_READER_STRICT = 1, /* tns-check's extra rules: PAD bodies, unused bits, INDEX contents */
-    TU_READER_NOVERIFY = 2, /* do not compute payload checksums of seekable files on skip */
+    TU_READER_NOVERIFY = 2, /* do not compute checksums of payloads of files that are skipped */
 };
 
 /* Takes `in` over (closed by tu_reader_free, and on failure). pool may be NULL. */
@@ -79,6 +79,8 @@ TU_API TU_MUST int tu_reader_next(struct tu_reader *r, const struct tu_record **
 /* Up to n bytes of the payload; *got = 0 when it is finished (and its checksum was right). */
 TU_API TU_MUST int tu_reader_read(struct tu_reader *r, void *buf, size_t n, size_t *got,
                                   struct tu_err *err);
+/* What is left of the payload, read and checked: rec->payload_crc is then known. */
+TU_API TU_MUST int tu_reader_skip(struct tu_reader *r, struct tu_err *err);
 /* Whole payload of the record at hand into memory (tu_free), at most `max` bytes (TU_ELIMIT); the
  * memory grows as bytes arrive. */
 TU_API TU_MUST int tu_reader_load(struct tu_reader *r, uint64_t max, void **data,
@@ -108,6 +110,9 @@ TU_API TU_MUST int tu_writer_write(struct tu_writer *w, const void *p, size_t n,
 /* The same when the caller already has the CRC-32 of exactly these n bytes. */
 TU_API TU_MUST int tu_writer_write_crc(struct tu_writer *w, const void *p, size_t n, uint32_t crc,
                                        struct tu_err *err);
+/* The record that r stands at, its payload not yet read: header byte for byte, payload copied and
+ * verified on the way. For types that copy. */
+TU_API TU_MUST int tu_writer_copy(struct tu_writer *w, struct tu_reader *r, struct tu_err *err);
 /* A tensor that is in memory. */
 TU_API TU_MUST int tu_writer_tensor(struct tu_writer *w, const struct tu_tensor *t,
                                     const void *data, struct tu_err *err);
@@ -141,9 +146,9 @@ struct tu_index_entry {
 
 struct tu_stream_index;
 
-/* Read the headers of a seekable stream, by INDEX where there is one, else from header to header.
- * Header checksums, END counters and digests are checked; payloads are not (tu_index_verify).
- * Takes `in` over. */
+/* Read the headers of a seekable stream. Header checksums, frames, INDEX records, END counters and
+ * digests are checked; payloads are not (tu_index_verify). Takes `in` over. Errors: those of
+ * tu_reader_next, TU_EINDEX; TU_EUSAGE for a pipe. */
 TU_API TU_MUST int tu_index_open(struct tu_stream_index **out, struct tu_in *in,
                                  struct tu_err *err);
 TU_API void tu_index_close(struct tu_stream_index *x);
