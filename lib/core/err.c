@@ -36,6 +36,7 @@ static void set_message(struct tu_err *err, const char *text)
     err->msg[n] = '\0';
 }
 
+TU_PRINTF(5, 0)
 static int fill(struct tu_err *err, int code, int sys, uint64_t offset, const char *fmt,
                 va_list ap)
 {
@@ -94,9 +95,9 @@ int tu_err_prefix(struct tu_err *err, const char *fmt, ...)
     char text[sizeof err->msg * 2];
     va_list ap;
     va_start(ap, fmt);
-    int n = vsnprintf(text, sizeof err->msg, fmt, ap);
+    int n = vsnprintf(text, sizeof text, fmt, ap);
     va_end(ap);
-    size_t used = n < 0 ? 0 : (size_t)n < sizeof err->msg ? (size_t)n : sizeof err->msg - 1;
+    size_t used = n < 0 ? 0 : (size_t)n < sizeof text ? (size_t)n : sizeof text - 1;
     snprintf(text + used, sizeof text - used, ": %s", err->msg);
     set_message(err, text);
     return err->code;

@@ -48,6 +48,7 @@ static void free_list(char **list)
     tu_free(list);
 }
 
+TU_PRINTF(3, 0)
 static int vfail(struct tu_err *err, int code, const char *fmt, va_list ap)
 {
     char msg[sizeof err->msg];
