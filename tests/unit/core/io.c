@@ -40,6 +40,7 @@ static bool holds(const char *path, const void *p, size_t n)
 static int pipe_of(size_t n, size_t step, pid_t *child)
 {
     int fd[2];
+    fflush(stdout);
     if (pipe(fd) < 0 || (*child = fork()) < 0)
         exit(99);
     if (*child == 0) {
@@ -347,6 +348,7 @@ static void test_file(void)
 static void test_nonblocking(void)
 {
     int fd[2];
+    fflush(stdout);
     if (pipe(fd) < 0)
         exit(99);
     pid_t child = fork();
