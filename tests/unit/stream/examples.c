@@ -115,7 +115,7 @@ static void read_both(bool pipe)
     memcpy(both, ex1, EX1_SIZE);
     memcpy(both + EX1_SIZE, ex2, EX2_SIZE);
     struct tu_in *in;
-    struct tu_reader *r;
+    struct tu_reader *r = NULL;
     const struct tu_record *rec;
     struct tu_err err = {0};
     pid_t child;
@@ -185,7 +185,7 @@ static void huge(void)
 
     struct rusage before, after;
     struct tu_in *in;
-    struct tu_reader *r;
+    struct tu_reader *r = NULL;
     const struct tu_record *rec;
     struct tu_err err = {0};
     struct tu_pool *pool = tu_pool_new(0, NULL);

@@ -57,7 +57,7 @@ static inline int kit_read(const void *p, size_t n, unsigned flags, bool pipe,
                            struct tu_pool *pool, struct tu_err *err)
 {
     struct tu_in *in;
-    struct tu_reader *r;
+    struct tu_reader *r = NULL;
     const struct tu_record *rec;
     pid_t child = 0;
     int fd = pipe ? kit_pipe(p, n, &child) : kit_file(p, n);
@@ -76,7 +76,7 @@ static inline int kit_read(const void *p, size_t n, unsigned flags, bool pipe,
 static inline struct tu_writer *kit_writer(int *fd)
 {
     struct tu_out *out;
-    struct tu_writer *w;
+    struct tu_writer *w = NULL;
     struct tu_err err;
     *fd = kit_file("", 0);
     kit_must(!tu_out_take_fd(&out, dup(*fd), "out.tns", &err) && !tu_writer_new(&w, out, &err),
