@@ -233,13 +233,21 @@ static int check_dtype(struct head *h, struct tu_err *err)
     return 0;
 }
 
+/* Where in the header something failed that knows no headers. */
+static int located(int rc, uint64_t at, struct tu_err *err)
+{
+    if (rc && err && err->offset == TU_ERR_NO_OFFSET)
+        err->offset = at;
+    return rc;
+}
+
 /* By the header's own block sizes: a dtype need not be known to be sized. */
 static int check_sizes(struct head *h, struct tu_err *err)
 {
     if (h->type != TU_REC_TENSOR)
         return 0;
     uint64_t elements, bytes;
-    int rc = tu_elements(h->word, h->nwords, &elements, err);
+    int rc = located(tu_elements(h->word, h->nwords, &elements, err), TUI_FIXED, err);
     if (rc)
         return rc;
     if (h->dtype >= TU_DTYPE_GGML && h->dtype < TU_DTYPE_PRIVATE &&
@@ -267,10 +275,7 @@ static int check_shard(struct head *h, struct tu_err *err)
 {
     if (h->type != TU_REC_TENSOR || !h->json)
         return 0;
-    int rc = tui_shard_check(h->json, h->word, h->nwords, err);
-    if (rc && err && err->offset == TU_ERR_NO_OFFSET)
-        err->offset = at_meta(h);
-    return rc;
+    return located(tui_shard_check(h->json, h->word, h->nwords, err), at_meta(h), err);
 }
 
 static int (*const checks[])(struct head *h, struct tu_err *err) = {
