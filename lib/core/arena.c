@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* arena.c: many small things that are freed at once.
  *
- * A list of chunks, the newest first; a thing too large for what is left of the newest gets a
- * chunk of its own size or the next regular size, whichever is more. */
+ * A list of chunks, the newest first; a thing too large for what is left of the newest
+ * gets a chunk of its own size or the next regular size, whichever is more. */
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -61,11 +61,13 @@ void *tu_arena_alloc(struct tu_arena *a, size_t count, size_t size, struct tu_er
 {
     size_t n;
     if (__builtin_mul_overflow(count, size, &n) || n > PTRDIFF_MAX - HEADER - ALIGN) {
-        tu_fail(err, TU_ENOMEM, "out of memory (%zu times %zu bytes asked for)", count, size);
+        tu_fail(err, TU_ENOMEM, "out of memory (%zu times %zu bytes asked for)", count,
+                size);
         return NULL;
     }
     size_t need = (n + !n + ALIGN - 1) & ~(ALIGN - 1);
-    if ((!a->newest || a->newest->size - a->newest->used < need) && add_chunk(a, need, err))
+    if ((!a->newest || a->newest->size - a->newest->used < need) &&
+        add_chunk(a, need, err))
         return NULL;
     char *p = (char *)a->newest + HEADER + a->newest->used;
     a->newest->used += need;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* cpu.c: CPU features, narrowed on request.
  *
- * _GNU_SOURCE for sched_getaffinity and syscall. State: the narrowing, set once at start, and what
- * was detected, which never changes. */
+ * _GNU_SOURCE for sched_getaffinity and syscall. State: the narrowing, set once at start,
+ * and what was detected, which never changes. */
 #define _GNU_SOURCE
 #include <pthread.h>
 #include <sched.h>
@@ -36,7 +36,7 @@ static const char *const bit_name[] = {
 
 #if X86
 
-/* State components of XCR0 that the operating system must save (Intel SDM vol. 1, 13.1). */
+/* State components that the operating system must save (Intel SDM vol. 1, 13.1). */
 #define XCR0_AVX 0x6u
 #define XCR0_AVX512 (XCR0_AVX | 0xE0u)
 #define XCR0_AMX 0x60000u
@@ -83,7 +83,8 @@ static uint64_t read_xcr0(void)
     return (uint64_t)hi << 32 | lo;
 }
 
-/* Linux saves tile data only for a process that asked (Documentation/arch/x86/xstate.rst). */
+/* Linux saves tile data only for a process that asked
+ * (Documentation/arch/x86/xstate.rst). */
 static bool ask_for_tiles(void)
 {
 #ifdef SYS_arch_prctl
@@ -124,8 +125,8 @@ static void detect_model(void)
 {
     unsigned word[12];
     for (unsigned i = 0; i < 3; i++)
-        if (!__get_cpuid(0x80000002u + i, &word[4 * i], &word[4 * i + 1], &word[4 * i + 2],
-                         &word[4 * i + 3]))
+        if (!__get_cpuid(0x80000002u + i, &word[4 * i], &word[4 * i + 1],
+                         &word[4 * i + 2], &word[4 * i + 3]))
             return;
     char text[sizeof word + 1];
     memcpy(text, word, sizeof word);
@@ -185,7 +186,8 @@ static const struct {
     uint32_t keeps, needs;
 } level[] = {
     {"scalar", 0, 0},
-    {"avx2", TU_CPU_GROUP_AVX2 | TU_CPU_PCLMUL | TU_CPU_SSE42 | TU_CPU_SHA, TU_CPU_GROUP_AVX2},
+    {"avx2", TU_CPU_GROUP_AVX2 | TU_CPU_PCLMUL | TU_CPU_SSE42 | TU_CPU_SHA,
+     TU_CPU_GROUP_AVX2},
     {"avx512", TU_CPU_ALL & ~AMX_BITS, TU_CPU_GROUP_AVX512},
     {"amx", TU_CPU_ALL, AMX_BITS},
 };
@@ -216,8 +218,8 @@ int tu_cpu_narrow(const char *isa, struct tu_err *err)
         uint32_t bit;
         if (!find_bit(s, n, &bit))
             return tu_fail(err, TU_EUSAGE,
-                           "instruction set '%s': unknown '%.*s' (scalar, avx2, avx512, amx or "
-                           "a comma list of feature names)", isa, (int)n, s);
+                           "instruction set '%s': unknown '%.*s' (scalar, avx2, avx512, "
+                           "amx or a comma list of feature names)", isa, (int)n, s);
         keeps |= bit;
         s += n;
         if (!*s)
@@ -229,7 +231,8 @@ check:;
     if (lacking) {
         char text[160];
         tu_cpu_text(lacking, text, sizeof text);
-        return tu_fail(err, TU_ENODEV, "instruction set '%s': this CPU lacks %s", isa, text);
+        return tu_fail(err, TU_ENODEV, "instruction set '%s': this CPU lacks %s", isa,
+                       text);
     }
     atomic_store(&allowed, keeps);
     return 0;
@@ -263,7 +266,7 @@ size_t tu_cpu_text(uint32_t bits, char *out, size_t n)
 
 unsigned tu_cpu_count(void)
 {
-    /* The mask must have room for every CPU the kernel was built for; few need more than 1024. */
+    /* The mask must have room for every CPU of the kernel, seldom over 1024. */
     for (int cpus = CPU_SETSIZE; cpus <= 1 << 20; cpus *= 4) {
         cpu_set_t *set = CPU_ALLOC(cpus);
         if (!set)

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* crc32.c: CRC-32 by tables, and its algebra.
  *
- * A CRC is a polynomial over GF(2) modulo p; bit 31 of a word is the coefficient of x^0 (the
- * "reflected" order). Appending n bytes multiplies by x^(8n), so combining, zeros and the parts
- * of a text are one product. Tables are made by the preprocessor: the CRC is linear, so an entry
- * is the sum of eight powers of x, one per bit of its index. */
+ * A CRC is a polynomial over GF(2) modulo p; bit 31 of a word is the coefficient of x^0
+ * (the "reflected" order). Appending n bytes multiplies by x^(8n), so combining, zeros
+ * and the parts of a text are one product. Tables are made by the preprocessor: the CRC
+ * is linear, so an entry is the sum of eight powers of x, one per bit of its index. */
 #include <stdatomic.h>
 #include "crc32_x86.h"
 #include "tensorutils/core/bytes.h"
@@ -13,26 +13,27 @@
 
 #define POLY UINT32_C(0xEDB88320)
 
-/* Entry i of a table whose powers of x, for bits 7 to 0 of the index, are the eight arguments. */
-#define ENTRY(i, a, b, c, d, e, f, g, h)                                                    \
-    (((i) >> 7 & 1) * a ^ ((i) >> 6 & 1) * b ^ ((i) >> 5 & 1) * c ^ ((i) >> 4 & 1) * d ^    \
+/* Entry i of a table whose powers of x, for bits 7 to 0 of the index, are the eight
+ * arguments. */
+#define ENTRY(i, a, b, c, d, e, f, g, h)                                                 \
+    (((i) >> 7 & 1) * a ^ ((i) >> 6 & 1) * b ^ ((i) >> 5 & 1) * c ^ ((i) >> 4 & 1) * d ^ \
      ((i) >> 3 & 1) * e ^ ((i) >> 2 & 1) * f ^ ((i) >> 1 & 1) * g ^ ((i) & 1) * h)
-#define E4(i, ...)                                                                          \
-    ENTRY(i, __VA_ARGS__), ENTRY((i) + 1, __VA_ARGS__), ENTRY((i) + 2, __VA_ARGS__),        \
+#define E4(i, ...)                                                                       \
+    ENTRY(i, __VA_ARGS__), ENTRY((i) + 1, __VA_ARGS__), ENTRY((i) + 2, __VA_ARGS__),     \
         ENTRY((i) + 3, __VA_ARGS__)
-#define E16(i, ...)                                                                         \
-    E4(i, __VA_ARGS__), E4((i) + 4, __VA_ARGS__), E4((i) + 8, __VA_ARGS__),                 \
+#define E16(i, ...)                                                                      \
+    E4(i, __VA_ARGS__), E4((i) + 4, __VA_ARGS__), E4((i) + 8, __VA_ARGS__),              \
         E4((i) + 12, __VA_ARGS__)
-#define E64(i, ...)                                                                         \
-    E16(i, __VA_ARGS__), E16((i) + 16, __VA_ARGS__), E16((i) + 32, __VA_ARGS__),            \
+#define E64(i, ...)                                                                      \
+    E16(i, __VA_ARGS__), E16((i) + 16, __VA_ARGS__), E16((i) + 32, __VA_ARGS__),         \
         E16((i) + 48, __VA_ARGS__)
-#define TABLE(...)                                                                          \
-    {                                                                                       \
-        E64(0u, __VA_ARGS__), E64(64u, __VA_ARGS__), E64(128u, __VA_ARGS__),                \
-            E64(192u, __VA_ARGS__)                                                          \
+#define TABLE(...)                                                                       \
+    {                                                                                    \
+        E64(0u, __VA_ARGS__), E64(64u, __VA_ARGS__), E64(128u, __VA_ARGS__),             \
+            E64(192u, __VA_ARGS__)                                                       \
     }
 
-/* table[k][i]: the byte i followed by k zero bytes. Row k holds x^(32+8k) … x^(39+8k). */
+/* table[k][i]: the byte i and k zero bytes. Row k holds x^(32+8k) to x^(39+8k). */
 static const uint32_t table[16][256] = {
     TABLE(0xedb88320u, 0x76dc4190u, 0x3b6e20c8u, 0x1db71064u, 0x0edb8832u,
           0x076dc419u, 0xee0e612cu, 0x77073096u),
@@ -82,7 +83,8 @@ static uint32_t crc32_plain(uint32_t crc, const unsigned char *p, size_t n)
 {
     uint32_t c = ~crc;
     for (; n >= 16; n -= 16, p += 16) {
-        uint32_t a = tu_le32(p) ^ c, b = tu_le32(p + 4), d = tu_le32(p + 8), e = tu_le32(p + 12);
+        uint32_t a = tu_le32(p) ^ c, b = tu_le32(p + 4);
+        uint32_t d = tu_le32(p + 8), e = tu_le32(p + 12);
         c = table[15][a & 255] ^ table[14][a >> 8 & 255] ^ table[13][a >> 16 & 255] ^
             table[12][a >> 24] ^ table[11][b & 255] ^ table[10][b >> 8 & 255] ^
             table[9][b >> 16 & 255] ^ table[8][b >> 24] ^ table[7][d & 255] ^

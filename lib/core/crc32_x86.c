@@ -1,14 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* crc32_x86.c: CRC-32 by carry-less multiplication, 4 x 128 or 4 x 512 bits at a time.
  *
- * A 128-bit lane holds a polynomial in reflected order: its low half has the higher powers. To
- * fold a lane over D bits that follow it, the low half is multiplied by x^(D+32) and the high half
- * by x^(D-32) modulo p (the instruction's product of reflected words comes out as x^32 times
- * theirs, with the constants one bit to the left). What is left, 16 bytes, has the same CRC as
- * everything before it and goes through the tables. Source: V. Gopal et al., "Fast CRC Computation
- * for Generic Polynomials Using PCLMULQDQ Instruction", Intel, 2009.
+ * A 128-bit lane holds a polynomial in reflected order: its low half has the higher
+ * powers. To fold a lane over D bits that follow it, the low half is multiplied by
+ * x^(D+32) and the high half by x^(D-32) modulo p (the instruction's product of reflected
+ * words comes out as x^32 times theirs, with the constants one bit to the left). What is
+ * left, 16 bytes, has the same CRC as everything before it and goes through the tables.
+ * Source: V. Gopal et al., "Fast CRC Computation for Generic Polynomials Using PCLMULQDQ
+ * Instruction", Intel, 2009.
  *
- * Each function says which instructions it may use, for the rows differ within this file. */
+ * Each function says which instructions it may use, for the rows differ within this
+ * file. */
 #include "crc32_x86.h"
 
 #if TUI_CRC32_X86
@@ -50,7 +52,7 @@ TARGET_128 static inline uint32_t finish(__m128i x, const unsigned char *p, size
         x = fold128(x, k, load128(p));
     unsigned char lane[16];
     _mm_storeu_si128((__m128i *)(void *)lane, x);
-    /* The register starts as zero, which is ~0 from outside: the initial inversion is in x. */
+    /* The register starts as zero, ~0 from outside: the initial inversion is in x. */
     return tui_crc32_plain(tui_crc32_plain(~UINT32_C(0), lane, sizeof lane), p, n);
 }
 
@@ -73,7 +75,8 @@ TARGET_128 uint32_t tui_crc32_pclmul(uint32_t crc, const unsigned char *p, size_
 
 TARGET_512 static inline __m512i fold512(__m512i a, __m512i k, __m512i b)
 {
-    __m512i lo = _mm512_clmulepi64_epi128(a, k, 0x00), hi = _mm512_clmulepi64_epi128(a, k, 0x11);
+    __m512i lo = _mm512_clmulepi64_epi128(a, k, 0x00);
+    __m512i hi = _mm512_clmulepi64_epi128(a, k, 0x11);
     return _mm512_ternarylogic_epi64(lo, hi, b, 0x96); /* xor of three */
 }
 

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* err.c: error codes as one table, and messages that are always one clean line.
  *
- * Invariants: a message is at most 255 bytes, holds no control byte (they become '?') and is never
- * cut inside a UTF-8 character. Arguments of a message may point into the error being filled. */
+ * Invariants: a message is at most 255 bytes, holds no control byte (they become '?') and
+ * is never cut inside a UTF-8 character. Arguments of a message may point into the error
+ * being filled. */
 #include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>

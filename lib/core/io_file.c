@@ -13,9 +13,10 @@ static int read_all(struct tu_in *in, size_t max, struct tu_buf *b, struct tu_er
     size_t got = 1;
     unsigned char more;
     while (got && b->n < max) {
-        /* What a file is said to hold is asked for at once, within the limit; a pipe's bytes
-         * double the buffer as they come. */
-        uint64_t left = tu_in_size(in) > b->n ? tu_in_size(in) - b->n : (uint64_t)64 << 10;
+        /* What a file is said to hold is asked for at once, within the limit; a pipe's
+         * bytes double the buffer as they come. */
+        uint64_t size = tu_in_size(in);
+        uint64_t left = size > b->n ? size - b->n : UINT64_C(64) << 10;
         size_t want = (size_t)tu_min(left, max - b->n);
         void *to = tu_buf_room(b, want, err);
         if (!to)

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* io_in.c: reading whole, peeking, skipping, and making a pipe seekable.
  *
- * Nothing is read ahead except what a peek asks for, so a descriptor shared with another program
- * is left just behind the bytes that were used. Offsets count from where it stood at first.
+ * Nothing is read ahead except what a peek asks for, so a descriptor shared with another
+ * program is left just behind the bytes that were used. Offsets count from where it stood
+ * at first.
  *
  * _GNU_SOURCE for O_TMPFILE. */
 #define _GNU_SOURCE
@@ -26,7 +27,7 @@ struct tu_in {
     uint64_t base; /* offset of the descriptor at first */
     uint64_t size; /* from base on; 0 when not seekable */
     uint64_t pos;  /* from base on; the descriptor stands peeked bytes further */
-    unsigned char *scratch; /* TU_IO_CHUNK bytes for skipping through a pipe; NULL until then */
+    unsigned char *scratch; /* TU_IO_CHUNK bytes to skip through a pipe; NULL at first */
     size_t peeked, peek_at;
     unsigned char peek[PEEK_MAX];
 };
@@ -57,7 +58,8 @@ static int find_size(struct tu_in *in, struct tu_err *err)
     return 0;
 }
 
-static int new_in(struct tu_in **out, int fd, const char *name, bool keep, struct tu_err *err)
+static int new_in(struct tu_in **out, int fd, const char *name, bool keep,
+                  struct tu_err *err)
 {
     struct tu_err own;
     err = err ? err : &own;
@@ -132,7 +134,8 @@ uint64_t tu_in_pos(const struct tu_in *in)
 }
 
 /* Read until n bytes or the end, past the peeked bytes. */
-static int fill(struct tu_in *in, unsigned char *buf, size_t n, size_t *got, struct tu_err *err)
+static int fill(struct tu_in *in, unsigned char *buf, size_t n, size_t *got,
+                struct tu_err *err)
 {
     for (*got = 0; *got < n;) {
         ssize_t r = tui_read(in->fd, buf + *got, n - *got);
@@ -186,7 +189,8 @@ int tu_in_peek(struct tu_in *in, void *buf, size_t n, size_t *got, struct tu_err
     return 0;
 }
 
-static int truncated(const struct tu_in *in, uint64_t at, uint64_t lacking, struct tu_err *err)
+static int truncated(const struct tu_in *in, uint64_t at, uint64_t lacking,
+                     struct tu_err *err)
 {
     return tu_fail_at(err, TU_ETRUNC, at,
                       "%s: ends at byte %llu, %llu more expected", in->name,
@@ -242,7 +246,8 @@ int tu_in_seek(struct tu_in *in, uint64_t off, struct tu_err *err)
 {
     uint64_t at;
     if (!in->seekable)
-        return tu_fail(err, TU_EIO, "%s: cannot go to a position: not a regular file", in->name);
+        return tu_fail(err, TU_EIO, "%s: cannot go to a position: not a regular file",
+                       in->name);
     if (tu_add_over(in->base, off, &at) || at > INT64_MAX)
         return truncated(in, in->size, off - in->size, err);
     if (tui_lseek(in->fd, (off_t)at, SEEK_SET) < 0)
@@ -272,8 +277,8 @@ int tu_in_pread(struct tu_in *in, uint64_t off, void *buf, size_t n, struct tu_e
     return 0;
 }
 
-/* A file without a name in folder; -1 with errno. Where the file system has no O_TMPFILE the name
- * lives for an instant. */
+/* A file without a name in folder; -1 with errno. Where the file system has no O_TMPFILE
+ * the name lives for an instant. */
 static int open_nameless(const char *folder)
 {
     int fd = tui_open(folder, O_TMPFILE | O_RDWR, 0600);
@@ -307,8 +312,8 @@ static int copy_rest(struct tu_in *in, int fd, const char *folder, struct tu_err
         for (size_t done = 0; done < got;) {
             ssize_t w = tui_write(fd, buf + done, got - done);
             if (w < 0) {
-                code = tu_fail_errno(err, "%s: cannot write a temporary copy of %s", folder,
-                                     in->name);
+                code = tu_fail_errno(err, "%s: cannot write a temporary copy of %s",
+                                     folder, in->name);
                 goto out;
             }
             done += (size_t)w;
@@ -321,7 +326,8 @@ out:
     return code;
 }
 
-int tu_in_spool(struct tu_in **out, struct tu_in *in, const char *folder, struct tu_err *err)
+int tu_in_spool(struct tu_in **out, struct tu_in *in, const char *folder,
+                struct tu_err *err)
 {
     *out = NULL;
     folder = folder ? folder : "/tmp";

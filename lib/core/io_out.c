@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* io_out.c: writing whole, and files that appear at once or not at all.
  *
- * Small writes are gathered, so a header of 64 bytes costs no system call of its own. A regular
- * file is born as .tensorutils-XXXXXXXXXXXX in the folder of its target, told to the job before it
- * exists, and gets its name by rename. Positions count from where the descriptor stood at first.
+ * Small writes are gathered, so a header of 64 bytes costs no system call of its own. A
+ * regular file is born as .tensorutils-XXXXXXXXXXXX in the folder of its target, told to
+ * the job before it exists, and gets its name by rename. Positions count from where the
+ * descriptor stood at first.
  *
  * _XOPEN_SOURCE for realpath. */
 #define _XOPEN_SOURCE 700
@@ -150,7 +151,8 @@ static int open_temp(struct tu_out *out, struct tu_err *err)
     return tu_fail_errno(err, "%s: cannot create", out->name);
 }
 
-/* The name that a rename must replace: a symbolic link stays and its target is replaced. */
+/* The name that a rename must replace: a symbolic link stays and its target is
+ * replaced. */
 static int find_target(struct tu_out *out, const char *path, struct tu_err *err)
 {
     struct stat st;
@@ -228,7 +230,8 @@ uint64_t tu_out_pos(const struct tu_out *out)
     return out->pos;
 }
 
-static int write_all(struct tu_out *out, const unsigned char *p, size_t n, struct tu_err *err)
+static int write_all(struct tu_out *out, const unsigned char *p, size_t n,
+                     struct tu_err *err)
 {
     while (n) {
         ssize_t w = tui_write(out->fd, p, n);
@@ -266,7 +269,8 @@ int tu_out_write(struct tu_out *out, const void *p, size_t n, struct tu_err *err
     return code;
 }
 
-/* Pass over n bytes of a file that is ours and ends here; *done says whether it was possible. */
+/* Pass over n bytes of a file that is ours and ends here; *done says whether it was
+ * possible. */
 static int leave_hole(struct tu_out *out, uint64_t n, bool *done, struct tu_err *err)
 {
     *done = false;
@@ -318,7 +322,8 @@ int tu_out_pwrite(struct tu_out *out, uint64_t off, const void *p, size_t n,
                              (unsigned long long)off);
     }
     for (size_t done = 0; done < n;) {
-        ssize_t w = tui_pwrite(out->fd, (const char *)p + done, n - done, (off_t)(at + done));
+        ssize_t w = tui_pwrite(out->fd, (const char *)p + done, n - done,
+                               (off_t)(at + done));
         if (w < 0)
             return tu_fail_errno(err, "%s: cannot write at byte %llu", out->name,
                                  (unsigned long long)(off + done));
@@ -330,7 +335,8 @@ int tu_out_pwrite(struct tu_out *out, uint64_t off, const void *p, size_t n,
 int tu_out_truncate(struct tu_out *out, uint64_t size, struct tu_err *err)
 {
     if (!out->seekable)
-        return tu_fail(err, TU_EIO, "%s: cannot set its size: not a regular file", out->name);
+        return tu_fail(err, TU_EIO, "%s: cannot set its size: not a regular file",
+                       out->name);
     int code = tu_out_flush(out, err);
     if (code)
         return code;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* io_sys.c: system calls that are whole, and fail when a test says so.
  *
- * _GNU_SOURCE for F_SETPIPE_SZ. The counters of the failure injection are the only state. */
+ * _GNU_SOURCE for F_SETPIPE_SZ. The counters of the failure injection are the only
+ * state. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
@@ -37,8 +38,9 @@ static bool refuse(void)
     return true;
 }
 
-/* True when the call that just failed is to be made again: it was interrupted, or somebody made
- * the descriptor non-blocking (a shell's other job may) and it is ready now. */
+/* True when the call that just failed is to be made again: it was interrupted, or
+ * somebody made the descriptor non-blocking (a shell's other job may) and it is ready
+ * now. */
 static bool again(int fd, short events)
 {
     if (errno == EINTR)
@@ -49,13 +51,13 @@ static bool again(int fd, short events)
     return poll(&wait, 1, -1) >= 0 || errno == EINTR;
 }
 
-#define CALL(type, fd, events, call)                                                        \
-    do {                                                                                    \
-        type result;                                                                        \
-        do                                                                                  \
-            result = refuse() ? -1 : (call);                                                \
-        while (result < 0 && again((fd), (events)));                                        \
-        return result;                                                                      \
+#define CALL(type, fd, events, call)                                                     \
+    do {                                                                                 \
+        type result;                                                                     \
+        do                                                                               \
+            result = refuse() ? -1 : (call);                                             \
+        while (result < 0 && again((fd), (events)));                                     \
+        return result;                                                                   \
     } while (0)
 
 int tui_open(const char *path, int flags, mode_t mode)

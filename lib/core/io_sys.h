@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* io_sys.h: the system calls of io, with interruption hidden and failure on request.
  *
- * Each is the call of its name, except that EINTR is retried, EAGAIN waits until the descriptor
- * is ready, and tu_io_inject can make any of them fail. */
+ * Each is the call of its name, except that EINTR is retried, EAGAIN waits until the
+ * descriptor is ready, and tu_io_inject can make any of them fail. */
 #ifndef TENSORUTILS_CORE_IO_SYS_H
 #define TENSORUTILS_CORE_IO_SYS_H
 

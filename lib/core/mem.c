@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* mem.c: the one place that asks for memory, so the one place where it can be made to fail.
+/* mem.c: the one place that asks for memory, so the one place where it can be made to
+ * fail.
  *
- * The counters of the failure injection are the only state; outside tests they cost one relaxed
- * increment per allocation. */
+ * The counters of the failure injection are the only state; outside tests they cost one
+ * relaxed increment per allocation. */
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
@@ -47,7 +48,8 @@ static void *no_memory(size_t count, size_t size, struct tu_err *err)
     if (size == 1)
         tu_fail(err, TU_ENOMEM, "out of memory (%zu bytes asked for)", count);
     else
-        tu_fail(err, TU_ENOMEM, "out of memory (%zu times %zu bytes asked for)", count, size);
+        tu_fail(err, TU_ENOMEM, "out of memory (%zu times %zu bytes asked for)", count,
+                size);
     return NULL;
 }
 
@@ -55,7 +57,8 @@ void *tu_alloc(size_t count, size_t size, struct tu_err *err)
 {
     size_t total;
     void *p;
-    if (!total_of(count, size, &total) || refuse() || posix_memalign(&p, ALIGN, total) != 0)
+    if (!total_of(count, size, &total) || refuse() ||
+        posix_memalign(&p, ALIGN, total) != 0)
         return no_memory(count, size, err);
     return p;
 }
@@ -101,8 +104,8 @@ int tu_grow(void *items, size_t *cap, size_t n, size_t size, struct tu_err *err)
 {
     if (n < *cap)
         return 0;
-    /* items is the address of a pointer to some object type: copied as bytes, for its type is
-     * not known here. */
+    /* items is the address of a pointer to some object type: copied as bytes, for its
+     * type is not known here. */
     void *old;
     memcpy(&old, items, sizeof old);
     size_t more;

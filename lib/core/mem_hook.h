@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* mem_hook.h: plain malloc and free that take part in failure injection.
  *
- * For libraries that accept allocators (Jansson, PCRE2); everything of ours uses tu_alloc. */
+ * For libraries that accept allocators (Jansson, PCRE2); everything of ours uses
+ * tu_alloc. */
 #ifndef TENSORUTILS_CORE_MEM_HOOK_H
 #define TENSORUTILS_CORE_MEM_HOOK_H
 

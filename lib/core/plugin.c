@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* plugin.c: find, load and start plug-ins.
  *
- * State: the folders, set once at start; the plug-ins loaded, which stay until the process ends,
- * for their tables are handed out; the names found. One lock guards them. */
+ * State: the folders, set once at start; the plug-ins loaded, which stay until the
+ * process ends, for their tables are handed out; the names found. One lock guards
+ * them. */
 #include <dirent.h>
 #include <dlfcn.h>
 #include <errno.h>
@@ -116,11 +117,11 @@ static int start(const struct tu_plugin **out, void *handle, const char *path,
 {
     const struct tu_plugin *p = dlsym(handle, TU_PLUGIN_SYMBOL);
     if (!p)
-        return tu_fail(err, TU_EVERSION, "%s: not a plug-in: no symbol '" TU_PLUGIN_SYMBOL "'",
-                       path);
+        return tu_fail(err, TU_EVERSION,
+                       "%s: not a plug-in: no symbol '" TU_PLUGIN_SYMBOL "'", path);
     if (p->abi != TU_PLUGIN_ABI)
-        return tu_fail(err, TU_EVERSION, "%s: plug-in interface %u, this program has %u", path,
-                       (unsigned)p->abi, TU_PLUGIN_ABI);
+        return tu_fail(err, TU_EVERSION, "%s: plug-in interface %u, this program has %u",
+                       path, (unsigned)p->abi, TU_PLUGIN_ABI);
     int code = p->init ? p->init(&host, err) : 0;
     if (code)
         tu_err_prefix(err, "plug-in '%s'", p->name);
@@ -141,7 +142,8 @@ static int open_file(const struct tu_plugin **out, const char *path, const char 
     void *handle = dlopen(path, RTLD_NOW | RTLD_LOCAL);
     if (!handle) {
         /* Most often a library that it stands on: the loader's text names it. */
-        code = tu_fail(err, TU_EMISSING, "plug-in '%s' does not load: %s", name, dlerror());
+        code = tu_fail(err, TU_EMISSING, "plug-in '%s' does not load: %s", name,
+                       dlerror());
     } else if ((code = start(&l->plugin, handle, path, err))) {
         dlclose(handle);
     }
@@ -201,7 +203,8 @@ static int list_folder(char ***name, size_t *cap, size_t *n, const char *folder)
             known(*name, *n, e->d_name, len - tail))
             continue;
         char *s = NULL;
-        if ((code = TU_GROW(name, cap, *n + 1, NULL)) || !(s = tu_strdup(e->d_name, NULL))) {
+        if ((code = TU_GROW(name, cap, *n + 1, NULL)) ||
+            !(s = tu_strdup(e->d_name, NULL))) {
             code = TU_ENOMEM;
             break;
         }

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* pool.c: workers that sleep until a loop comes, then draw task numbers from one counter.
  *
- * Tasks are drawn in ascending order, so when task k has failed every task below k has been drawn
- * and will end: the lowest failed task, hence the error returned, is the same on every run. */
+ * Tasks are drawn in ascending order, so when task k has failed every task below k has
+ * been drawn and will end: the lowest failed task, hence the error returned, is the same
+ * on every run. */
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
@@ -102,8 +103,8 @@ struct tu_pool *tu_pool_new(unsigned threads, struct tu_err *err)
     return p;
 }
 
-/* As many threads as the system gives; with fewer the loops are slower and no different. Signals
- * stay with the threads that were there before. */
+/* As many threads as the system gives; with fewer the loops are slower and no different.
+ * Signals stay with the threads that were there before. */
 static void start(struct tu_pool *p)
 {
     sigset_t all, before;
@@ -140,7 +141,8 @@ unsigned tu_pool_size(const struct tu_pool *p)
     return p ? p->size : 1;
 }
 
-/* Lend the loop to the workers, take part, and wait until the last of them has left it. */
+/* Lend the loop to the workers, take part, and wait until the last of them has left
+ * it. */
 static void share(struct tu_pool *p, struct loop *l)
 {
     if (!p->tried)
@@ -160,7 +162,8 @@ static void share(struct tu_pool *p, struct loop *l)
     pthread_mutex_unlock(&p->lock);
 }
 
-int tu_pool_run(struct tu_pool *p, uint64_t n, tu_task_fn fn, void *ctx, struct tu_err *err)
+int tu_pool_run(struct tu_pool *p, uint64_t n, tu_task_fn fn, void *ctx,
+                struct tu_err *err)
 {
     struct loop l = {.n = n, .fn = fn, .ctx = ctx, .failed = n};
     pthread_mutex_init(&l.lock, NULL);

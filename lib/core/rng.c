@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* rng.c: Philox4x32-10 in batches, and normals from it that are the same bytes everywhere.
+/* rng.c: Philox4x32-10 in batches, and normals from it that are the same bytes
+ * everywhere.
  *
- * Only + - * / and the square root of IEEE 754 touch a normal before its last rounding to float,
- * in one order and without contraction, so no machine or libm can change it. Batches are of fixed
- * size and loops have no branches, so a compiler may turn them into vectors. */
+ * Only + - * / and the square root of IEEE 754 touch a normal before its last rounding to
+ * float, in one order and without contraction, so no machine or libm can change it.
+ * Batches are of fixed size and loops have no branches, so a compiler may turn them into
+ * vectors. */
 #include <math.h>
 #include <string.h>
 #include "tensorutils/core/bytes.h"
@@ -22,7 +24,8 @@ static inline void philox(uint32_t c[4], uint32_t k0, uint32_t k1)
 {
     for (int r = 0; r < ROUNDS; r++) {
         uint64_t p0 = (uint64_t)c[0] * MUL_0, p2 = (uint64_t)c[2] * MUL_2;
-        uint32_t x0 = (uint32_t)(p2 >> 32) ^ c[1] ^ k0, x2 = (uint32_t)(p0 >> 32) ^ c[3] ^ k1;
+        uint32_t x0 = (uint32_t)(p2 >> 32) ^ c[1] ^ k0;
+        uint32_t x2 = (uint32_t)(p0 >> 32) ^ c[3] ^ k1;
         c[1] = (uint32_t)p2;
         c[3] = (uint32_t)p0;
         c[0] = x0;
@@ -107,15 +110,16 @@ static inline double double_of(uint64_t b)
     return v;
 }
 
-/* An unsigned 32-bit integer as a double, exactly, without the conversion that old vector sets
- * lack: it becomes the low half of 2^52's significand. */
+/* An unsigned 32-bit integer as a double, exactly, without the conversion that old vector
+ * sets lack: it becomes the low half of 2^52's significand. */
 static inline double exact(uint32_t v)
 {
     return double_of(UINT64_C(0x4330000000000000) | v) - 0x1p52;
 }
 
-/* Natural logarithm of a normal v in (2^-64, 1]. v = m 2^e with m in [sqrt(1/2), sqrt(2)), and
- * ln m = 2 artanh(s), s = (m-1)/(m+1), |s| < 0.1716: the series to s^21 ends below 2^-56. */
+/* Natural logarithm of a normal v in (2^-64, 1]. v = m 2^e with m in [sqrt(1/2),
+ * sqrt(2)), and ln m = 2 artanh(s), s = (m-1)/(m+1), |s| < 0.1716: the series to s^21
+ * ends below 2^-56. */
 static inline double logarithm(double v)
 {
     const uint64_t sqrt_half = UINT64_C(0x3fe6a09e00000000), bias = UINT64_C(1024) << 52;
@@ -136,8 +140,9 @@ static inline double logarithm(double v)
     return e * 0x1.62e42fefa39efp-1 + 2 * (s + s * q * sum);
 }
 
-/* Cosine and sine of 2 pi w / 2^32. The word is a quadrant (rounded to nearest) and the rest, an
- * angle within pi/4 of it, where Taylor series to x^17 and x^16 end below 2^-56. */
+/* Cosine and sine of 2 pi w / 2^32. The word is a quadrant (rounded to nearest) and the
+ * rest, an angle within pi/4 of it, where Taylor series to x^17 and x^16 end below
+ * 2^-56. */
 static inline void circle(uint32_t w, double *cosine, double *sine)
 {
     uint32_t turned = w + (UINT32_C(1) << 29), quadrant = turned >> 30;
@@ -161,14 +166,16 @@ static inline void circle(uint32_t w, double *cosine, double *sine)
     c = c * q + 1.0 / 24;
     c = c * q - 0.5;
     c = 1 + q * c;
-    /* Odd quadrants exchange the two; then signs: cosine - in 1 and 2, sine - in 2 and 3. */
+    /* Odd quadrants exchange the two. Cosine is negative in 1 and 2, sine in 2 and 3. */
     uint64_t odd = 0 - (uint64_t)(quadrant & 1), differ = (bits_of(s) ^ bits_of(c)) & odd;
-    uint64_t flip_c = (uint64_t)((quadrant + 1) & 2) << 62, flip_s = (uint64_t)(quadrant & 2) << 62;
+    uint64_t flip_c = (uint64_t)((quadrant + 1) & 2) << 62;
+    uint64_t flip_s = (uint64_t)(quadrant & 2) << 62;
     *cosine = double_of(bits_of(c) ^ differ ^ flip_c);
     *sine = double_of(bits_of(s) ^ differ ^ flip_s);
 }
 
-/* Box-Muller: radius from the even word, which is moved off zero, angle from the odd one. */
+/* Box-Muller: radius from the even word, which is moved off zero, angle from the odd
+ * one. */
 static void to_normal(const uint32_t word[WORDS], float out[WORDS])
 {
     double radius[WORDS / 2], cosine[WORDS / 2], sine[WORDS / 2];
@@ -184,7 +191,8 @@ static void to_normal(const uint32_t word[WORDS], float out[WORDS])
     }
 }
 
-static void fill(const struct tu_rng *r, uint64_t first, float *out, size_t n, shape_fn shape)
+static void fill(const struct tu_rng *r, uint64_t first, float *out, size_t n,
+                 shape_fn shape)
 {
     uint32_t word[WORDS];
     while (n) {

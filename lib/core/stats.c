@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* stats.c: order statistics of samples.
  *
- * The interval of the median makes no assumption about the distribution: between the kth smallest
- * and the kth largest of n lies the median unless fewer than k samples fell on one side of it,
- * which is a binomial event. Source: W. Conover, "Practical Nonparametric Statistics", 3.2. */
+ * The interval of the median makes no assumption about the distribution: between the kth
+ * smallest and the kth largest of n lies the median unless fewer than k samples fell on
+ * one side of it, which is a binomial event. Source: W. Conover, "Practical Nonparametric
+ * Statistics", 3.2. */
 #include <math.h>
 #include <stdlib.h>
 #include <time.h>

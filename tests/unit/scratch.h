@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* scratch.h: an empty folder for a test, and proof that a call left nothing behind.
  *
- * scratch_enter() makes the folder and goes there; scratch_leave() removes it with the files in
- * it. scratch_files() and scratch_fds() count files and open descriptors. */
+ * scratch_enter() makes the folder and goes there; scratch_leave() removes it with the
+ * files in it. scratch_files() and scratch_fds() count files and open descriptors. */
 #ifndef TESTS_UNIT_SCRATCH_H
 #define TESTS_UNIT_SCRATCH_H
 
@@ -18,7 +18,8 @@ static char scratch_path[1024];
 static inline void scratch_enter(void)
 {
     const char *base = getenv("TMPDIR");
-    snprintf(scratch_path, sizeof scratch_path, "%s/unit-XXXXXX", base && *base ? base : "/tmp");
+    snprintf(scratch_path, sizeof scratch_path, "%s/unit-XXXXXX", base &&
+             *base ? base : "/tmp");
     if (!mkdtemp(scratch_path) || chdir(scratch_path) < 0) {
         perror(scratch_path);
         exit(99);

@@ -88,15 +88,18 @@ static void test_pick(void)
         {NULL, 0, NULL},
     };
     eq_str(tu_kernel_pick(table, TU_CPU_ALL)->name, "both", "best row first");
-    eq_str(tu_kernel_pick(table, TU_CPU_FMA)->name, "one", "the row whose bits are all there");
-    eq_str(tu_kernel_pick(table, TU_CPU_AVX2)->name, "plain", "a part of the bits is not enough");
+    eq_str(tu_kernel_pick(table, TU_CPU_FMA)->name, "one",
+           "the row whose bits are all there");
+    eq_str(tu_kernel_pick(table, TU_CPU_AVX2)->name, "plain",
+           "a part of the bits is not enough");
     eq_str(tu_kernel_pick(table, 0)->name, "plain", "no bits");
 }
 
 static void test_text(void)
 {
     char text[16];
-    eq_u64(tu_cpu_text(TU_CPU_SHA | TU_CPU_PCLMUL, text, sizeof text), 10, "length of names");
+    eq_u64(tu_cpu_text(TU_CPU_SHA | TU_CPU_PCLMUL, text, sizeof text), 10,
+           "length of names");
     eq_str(text, "pclmul sha", "names");
     eq_u64(tu_cpu_text(TU_CPU_ALL, text, sizeof text), 13, "cut at a name");
     eq_str(text, "pclmul sse4.2", "what fits");
@@ -129,7 +132,8 @@ static void test_narrow(void)
         eq_int(tu_cpu_narrow("avx512", NULL), 0, "avx512");
         ok(!(tu_cpu_bits() & AMX) && tu_cpu_bits() & TU_CPU_AVX512F, "is all but tiles");
         eq_int(tu_cpu_narrow("avx2", NULL), 0, "avx2");
-        ok(!(tu_cpu_bits() & TU_CPU_AVX512F) && tu_cpu_bits() & TU_CPU_AVX2, "is no AVX-512");
+        ok(!(tu_cpu_bits() & TU_CPU_AVX512F) && tu_cpu_bits() & TU_CPU_AVX2,
+           "is no AVX-512");
         eq_int(tu_cpu_narrow("avx512f,avx2", NULL), 0, "a list");
         eq_u64(tu_cpu_bits(), TU_CPU_AVX512F | TU_CPU_AVX2, "of two");
     } else {

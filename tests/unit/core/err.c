@@ -67,7 +67,8 @@ static void test_codes(void)
 static void test_messages(void)
 {
     struct tu_err err;
-    eq_int(tu_fail(&err, TU_ENAME, "x.tns: name '%s': bad", "q"), TU_ENAME, "tu_fail returns");
+    eq_int(tu_fail(&err, TU_ENAME, "x.tns: name '%s': bad", "q"), TU_ENAME,
+           "tu_fail returns");
     eq_str(err.msg, "x.tns: name 'q': bad", "message");
     eq_int(err.sys, 0, "no errno");
     eq_u64(err.offset, TU_ERR_NO_OFFSET, "no offset");

@@ -39,7 +39,8 @@ int main(void)
 {
     struct heard h = {0};
     const struct tu_job none = {0};
-    const struct tu_job job = {.memory = 5, .ctx = &h, .progress = on_progress, .cancelled = yes,
+    const struct tu_job job = {.memory = 5, .ctx = &h, .progress = on_progress,
+                               .cancelled = yes,
                                .temporary = on_temporary, .warn = on_warn};
     const struct tu_job *silent[] = {NULL, &none};
     for (int i = 0; i < 2; i++) {

@@ -23,7 +23,8 @@ static void test_alloc(void)
     memcpy(z, "abc", 4);
     z = tu_realloc(z, 100000, 1, NULL);
     eq_str((char *)z, "abc", "tu_realloc keeps bytes");
-    ok(tu_realloc(z, SIZE_MAX, 1, &err) == NULL && err.code == TU_ENOMEM, "too much to grow");
+    ok(tu_realloc(z, SIZE_MAX, 1, &err) == NULL && err.code == TU_ENOMEM,
+       "too much to grow");
     eq_str((char *)z, "abc", "and the old block stays");
     tu_free(z);
     ok(tu_alloc(SIZE_MAX / 2, 4, &err) == NULL, "a product that overflows");
@@ -52,7 +53,8 @@ static void test_grow(void)
     struct tu_err err;
     size_t full = SIZE_MAX / 16;
     uint64_t *before = item;
-    eq_int(tu_grow(&item, &full, full, sizeof *item, &err), TU_ENOMEM, "growing past memory");
+    eq_int(tu_grow(&item, &full, full, sizeof *item, &err), TU_ENOMEM,
+           "growing past memory");
     ok(item == before, "leaves the array");
     tu_free(item);
 }
@@ -78,8 +80,10 @@ static void test_arena(void)
     eq_str(tu_arena_text(a, NULL, 0, NULL), "", "arena: no text");
     eq_str(tu_arena_printf(a, NULL, "%d-%s", 7, "x"), "7-x", "arena: printf");
     eq_u64(tu_arena_used(a) - used, 48, "arena: counts what it handed out");
-    ok(!tu_arena_alloc(a, SIZE_MAX / 2, 3, &err) && err.code == TU_ENOMEM, "arena: overflow");
-    ok(!tu_arena_text(a, "", SIZE_MAX, &err) && err.code == TU_ENOMEM, "arena: endless text");
+    ok(!tu_arena_alloc(a, SIZE_MAX / 2, 3, &err) && err.code == TU_ENOMEM,
+       "arena: overflow");
+    ok(!tu_arena_text(a, "", SIZE_MAX, &err) && err.code == TU_ENOMEM,
+       "arena: endless text");
     tu_arena_free(a);
     tu_arena_free(NULL);
 }

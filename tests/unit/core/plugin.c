@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Plug-ins: found, loaded once, refused for each reason. The good ones are compiled here, with the
- * system's compiler, since a plug-in is a file. */
+/* Plug-ins: found, loaded once, refused for each reason. The good ones are compiled here,
+ * with the system's compiler, since a plug-in is a file. */
 #include <stdlib.h>
 #include "../scratch.h"
 #include "../tap.h"
@@ -9,25 +9,34 @@
 
 static char include_dir[1024];
 
-/* Compile a plug-in from the text of its table; false when there is no compiler. */
-static bool build(const char *file, const char *abi, const char *init)
+/* What the plug-ins have in common; BODY and ABI are defined for the compiler. */
+static const char source[] =
+    "#include <tensorutils/core/plugin.h>\n"
+    "static int number;\n"
+    "__attribute__((unused)) static int\n"
+    "fail(const struct tu_host *h, struct tu_err *e, const char *fmt, ...)\n"
+    "{\n"
+    "    va_list ap;\n"
+    "    va_start(ap, fmt);\n"
+    "    int code = h->vfail(e, TU_ENODEV, fmt, ap);\n"
+    "    va_end(ap);\n"
+    "    return code;\n"
+    "}\n"
+    "static int init(const struct tu_host *h, struct tu_err *e) { BODY }\n"
+    "__attribute__((visibility(\"default\")))\n"
+    "const struct tu_plugin tu_plugin = {\n"
+    "    ABI, \"one\", \"number\", \"1.2\", init, &number};\n";
+
+/* Compile a plug-in; false when there is no compiler. */
+static bool build(const char *file, const char *abi, const char *body)
 {
-    char command[1400];
+    char command[1600];
     FILE *f = fopen("p.c", "w");
-    if (!f)
+    if (!f || fputs(source, f) < 0 || fclose(f) != 0)
         return false;
-    fprintf(f,
-            "#include <tensorutils/core/plugin.h>\n"
-            "static int fail(const struct tu_host *h, struct tu_err *e, const char *fmt, ...) {\n"
-            "    va_list ap; va_start(ap, fmt); int c = h->vfail(e, TU_ENODEV, fmt, ap);\n"
-            "    va_end(ap); return c; }\n"
-            "static int number;\n"
-            "static int init(const struct tu_host *h, struct tu_err *e) { (void)fail; %s }\n"
-            "__attribute__((visibility(\"default\"))) const struct tu_plugin tu_plugin = {\n"
-            "    %s, \"one\", \"number\", \"1.2\", init, &number};\n", init, abi);
-    fclose(f);
-    snprintf(command, sizeof command, "cc -I'%s' -shared -fPIC -o %s p.c 2>cc.log", include_dir,
-             file);
+    snprintf(command, sizeof command,
+             "cc -I'%s' -DABI='%s' -DBODY='%s' -shared -fPIC -o %s p.c 2>cc.log",
+             include_dir, abi, body, file);
     return system(command) == 0;
 }
 
@@ -51,7 +60,8 @@ static void test_absent(void)
         fputs("not a library\n", f);
         fclose(f);
     }
-    eq_int(tu_plugin_load(&p, "junk", &err), TU_EMISSING, "what does not load: %s", err.msg);
+    eq_int(tu_plugin_load(&p, "junk", &err), TU_EMISSING, "what does not load: %s",
+           err.msg);
 }
 
 static void test_loaded(void)
@@ -59,10 +69,14 @@ static void test_loaded(void)
     const struct tu_plugin *p, *again;
     struct tu_err err;
     bool built = build("one.so", "TU_PLUGIN_ABI",
-                       "int *p = h->alloc(1, 4, e); if (!p) return e->code; *p = 1; number = *p; "
-                       "h->free(p); return h->clock() > 0 ? 0 : fail(h, e, \"clock\");") &&
-                 build("old.so", "TU_PLUGIN_ABI + 1", "return 0;") &&
-                 build("bad.so", "TU_PLUGIN_ABI", "return fail(h, e, \"no %s\", \"device\");");
+                       "int *p = h->alloc(1, sizeof *p, e);"
+                       "if (!p) return e->code;"
+                       "number = *p = 1;"
+                       "h->free(p);"
+                       "return h->clock() > 0 ? 0 : fail(h, e, \"clock\");");
+    built = built && build("old.so", "TU_PLUGIN_ABI + 1", "return 0;");
+    built = built && build("bad.so", "TU_PLUGIN_ABI",
+                           "return fail(h, e, \"no %s\", \"device\");");
     if (!built) {
         tap_skip("loading", "cc does not build a shared object here");
         return;

@@ -22,7 +22,8 @@ static int count_task(void *ctx, uint64_t task, unsigned worker, struct tu_err *
     struct count *c = ctx;
     atomic_fetch_add(&c->runs[task], 1);
     unsigned worst = atomic_load(&c->worst_worker);
-    while (worker > worst && !atomic_compare_exchange_weak(&c->worst_worker, &worst, worker))
+    while (worker > worst &&
+           !atomic_compare_exchange_weak(&c->worst_worker, &worst, worker))
         ;
     return 0;
 }
@@ -93,7 +94,8 @@ static void test_nested(struct tu_pool *p, unsigned size)
     static struct count c;
     memset(&c, 0, sizeof c);
     c.pool = p;
-    eq_int(tu_pool_run(p, 100, outer_task, &c, NULL), 0, "%u threads: nested loops", size);
+    eq_int(tu_pool_run(p, 100, outer_task, &c, NULL), 0, "%u threads: nested loops",
+           size);
     /* 1000 would be added for each inner task that another worker ran. */
     eq_u64(c.inner, 100 * 45, "%u threads: nested tasks", size);
 }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Philox's known answers; fills against single elements; normals against libm and their law. */
+/* Philox's known answers; fills against single elements; normals against libm and their
+ * law. */
 #include <math.h>
 #include <stdlib.h>
 #include "../tap.h"
@@ -15,7 +16,8 @@ static void test_known(void)
         uint32_t key[2], counter[4], out[4];
     } row[] = {
         {"zeros", {0, 0}, {0, 0, 0, 0}, {0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8}},
-        {"ones", {0xffffffff, 0xffffffff}, {0xffffffff, 0xffffffff, 0xffffffff, 0xffffffff},
+        {"ones", {0xffffffff, 0xffffffff},
+         {0xffffffff, 0xffffffff, 0xffffffff, 0xffffffff},
          {0x408f276d, 0x41c83b0e, 0xa20bc7c6, 0x6d5451fd}},
         {"pi", {0xa4093822, 0x299f31d0}, {0x243f6a88, 0x85a308d3, 0x13198a2e, 0x03707344},
          {0xd16cfe09, 0x94fdcceb, 0x5001e420, 0x24126ea1}},
@@ -86,7 +88,8 @@ static void test_normal(void)
         double want[2] = {radius * cos(angle), radius * sin(angle)};
         for (unsigned k = 0; k < 2; k++) {
             double v = out[i + k];
-            /* Where libm's own angle is near a zero, its rounding shows in absolute terms. */
+            /* Where libm's own angle is near a zero, its rounding shows in absolute
+             * terms. */
             double off = fabs(v - want[k]) - 1e-15;
             worst = fmax(worst, off / fabs(want[k]));
             sum += v;
@@ -100,7 +103,8 @@ static void test_normal(void)
     ok(fabs(sum / N) < 5 / 1024.0, "mean %.5f", sum / N);
     ok(fabs(square / N - 1) < 5 * sqrt(2) / 1024, "variance %.5f", square / N);
     ok(fabs(fourth / N - 3) < 5 * sqrt(96) / 1024, "fourth moment %.5f", fourth / N);
-    ok(fabs(within / (double)N - 0.682689) < 5 * 0.4655 / 1024, "%.5f within one deviation",
+    ok(fabs(within / (double)N - 0.682689) < 5 * 0.4655 / 1024,
+       "%.5f within one deviation",
        within / (double)N);
     free(out);
 }

@@ -19,7 +19,8 @@ int main(void)
     eq_str(hex_of(s), "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855",
            "nothing");
     tu_sha256_add(s, "abc", 3);
-    eq_str(hex_of(s), "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad", "abc");
+    eq_str(hex_of(s), "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad",
+           "abc");
     tu_sha256_add(s, "abcdbcdecdefdefgefghfghighijhi", 30);
     tu_sha256_add(s, "jkijkljklmklmnlmnomnopnopq", 26);
     eq_str(hex_of(s), "248d6a61d20638b8e5c026930c3e6039a33ce45964ff2167f6ecedd419db06c1",
