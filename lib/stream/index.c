@@ -49,6 +49,7 @@ static int add(struct tu_stream_index *x, const struct tu_reader *r, const struc
     it->entry.offset = rec->offset;
     it->entry.payload = rec->offset + rec->header_len;
     it->entry.payload_len = rec->payload_len;
+    it->entry.payload_crc = rec->payload_crc;
     x->n++;
     return 0;
 }

@@ -13,7 +13,7 @@ struct tu_writer {
     bool open;           /* the record at hand lacks payload or trailer */
     bool ended;          /* the last record was END */
     bool ended_once;     /* there is an END in the output */
-    struct tu_record cur; /* sizes and checksums; its texts are not kept */
+    struct tu_record cur; /* its name stands in head; word and meta are not kept */
     uint64_t left;       /* payload bytes still to come */
     uint32_t crc;
     struct tu_buf head;
@@ -86,6 +86,7 @@ static int close_record(struct tu_writer *w)
 static int open_record(struct tu_writer *w, size_t n)
 {
     int rc = tu_out_write(w->out, w->head.data, n, &w->err);
+    w->cur.name = w->head.data + TUI_FIXED + 8 * w->cur.nwords; /* the caller's may go away */
     w->left = w->cur.payload_len;
     w->crc = 0;
     w->open = true;

@@ -1,0 +1,170 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* inject: every allocation and every system call of writing, reading and indexing fails in turn.
+ * Each failure is reported as what it is, nothing is leaked (ASan), and no output that was not
+ * finished looks finished.
+ *
+ * _GNU_SOURCE for memfd_create. */
+#define _GNU_SOURCE
+#include <errno.h>
+#include "kit.h"
+
+static const char meta[] = "{\"shard\":{\"global\":[4],\"offset\":[0],\"mesh\":[[\"tp\",2]],"
+                           "\"place\":[[\"tp\"]]}}";
+static unsigned char *good;
+static size_t good_size;
+
+/* Two segments with all that a writer writes; *ended: the last END went out. */
+static int write_one(int fd, bool *ended, struct tu_err *err)
+{
+    static const unsigned char data[100000];
+    struct tu_out *out;
+    struct tu_writer *w = NULL;
+    struct tu_record rec;
+    const struct tu_tensor t = {.name = "w", .dtype = TU_U8, .rank = 1,
+        .dim = (const uint64_t[]){2}, .bytes = 2, .meta = meta};
+    const struct tu_tensor big = {.name = "big", .dtype = TU_U8, .rank = 1,
+        .dim = (const uint64_t[]){sizeof data}, .bytes = sizeof data};
+    *ended = false;
+    int rc = tu_out_take_fd(&out, fd, "out", err);
+    if (!rc)
+        rc = tu_writer_new(&w, out, err);
+    if (rc)
+        return rc;
+    tu_record_of(&rec, &big);
+    if ((rc = tu_writer_tensor(w, &t, "ab", err)) || (rc = tu_writer_end(w, true, err)) ||
+        (rc = tu_writer_meta(w, "", "{\"a\":1}", 7, err)) ||
+        (rc = tu_writer_align(w, &rec, 4096, err)) || (rc = tu_writer_record(w, &rec, err)) ||
+        (rc = tu_writer_write(w, data, sizeof data, err)) || (rc = tu_writer_end(w, true, err))) {
+        tu_writer_abort(w);
+        return rc;
+    }
+    *ended = true;
+    return tu_writer_close(w, false, err);
+}
+
+/* Load some payloads, skip others, to the end. */
+static int read_one(const void *p, size_t n, unsigned flags, struct tu_err *err)
+{
+    struct tu_in *in;
+    struct tu_reader *r;
+    const struct tu_record *rec;
+    void *data;
+    int rc = tu_in_take_fd(&in, kit_file(p, n), "in", err);
+    if (!rc)
+        rc = tu_reader_new(&r, in, flags, NULL, err);
+    if (rc)
+        return rc;
+    while (!(rc = tu_reader_next(r, &rec, err)) && rec)
+        if (rec->payload_len == 2) {
+            rc = tu_reader_load(r, 10, &data, err);
+            if (rc)
+                break;
+            tu_free(data);
+        }
+    tu_reader_free(r);
+    return rc;
+}
+
+static int index_one(const void *p, size_t n, unsigned flags, struct tu_err *err)
+{
+    struct tu_in *in;
+    struct tu_stream_index *x;
+    (void)flags;
+    int rc = tu_in_take_fd(&in, kit_file(p, n), "in", err);
+    if (!rc)
+        rc = tu_index_open(&x, in, err);
+    if (rc)
+        return rc;
+    for (size_t i = 0; !rc && i < tu_index_count(x); i++)
+        rc = tu_index_verify(x, i, NULL, err);
+    tu_index_close(x);
+    return rc;
+}
+
+static int recover_one(const void *p, size_t n, unsigned flags, struct tu_err *err)
+{
+    struct tu_in *in;
+    struct tu_reader *r;
+    const struct tu_record *rec;
+    bool found = false;
+    uint64_t gap;
+    int rc = tu_in_take_fd(&in, kit_file(p, n), "in", err);
+    if (!rc)
+        rc = tu_reader_new(&r, in, flags, NULL, err);
+    if (rc)
+        return rc;
+    while (!(rc = tu_reader_next(r, &rec, err)) && rec)
+        ;
+    if (rc == TU_EHCRC && !(rc = tu_reader_recover(r, &found, &gap, err)) && found)
+        while (!(rc = tu_reader_next(r, &rec, err)) && rec)
+            ;
+    tu_reader_free(r);
+    return rc;
+}
+
+typedef int (*scenario_fn)(const void *p, size_t n, unsigned flags, struct tu_err *err);
+
+/* Fail n = 1, 2, … until it succeeds. */
+static void fail_reading(const char *what, scenario_fn fn, const void *p, size_t size,
+                         unsigned flags)
+{
+    for (unsigned io = 0; io < 2; io++) {
+        unsigned wrong = 0, n = 1;
+        const int expect = io ? TU_EIO : TU_ENOMEM;
+        struct tu_err err = {0};
+        for (int rc = 1; rc && n < 5000; n++) {
+            io ? tu_io_inject(n, EIO) : tu_mem_inject(n, 0);
+            rc = fn(p, size, flags, &err);
+            io ? tu_io_inject(0, 0) : tu_mem_inject(0, 0);
+            wrong += rc && (rc != expect || err.code != expect || !err.msg[0]);
+        }
+        ok(n > 3 && n < 5000, "%s, %s: succeeded after %u failures", what, io ? "io" : "mem", n - 2);
+        eq_u64(wrong, 0, "%s, %s: every failure is named", what, io ? "io" : "mem");
+    }
+}
+
+static void fail_writing(void)
+{
+    for (unsigned io = 0; io < 3; io++) {
+        const int expect = io ? TU_EIO : TU_ENOMEM;
+        unsigned wrong = 0, complete = 0, n = 1;
+        struct tu_err err = {0};
+        for (int rc = 1; rc && n < 5000; n++) {
+            int fd = kit_file("", 0);
+            size_t size;
+            bool ended;
+            io ? tu_io_inject(n, io == 1 ? ENOSPC : EPIPE) : tu_mem_inject(n, 0);
+            rc = write_one(dup(fd), &ended, &err);
+            io ? tu_io_inject(0, 0) : tu_mem_inject(0, 0);
+            unsigned char *p = kit_bytes(fd, &size);
+            wrong += rc && rc != expect;
+            if (!ended)
+                complete += !kit_read(p, size, 0, false, NULL, &err);
+            else
+                wrong += size != good_size || memcmp(p, good, size);
+            free(p);
+        }
+        ok(n > 3 && n < 5000, "writing, %u: succeeded after %u failures", io, n - 2);
+        eq_u64(wrong, 0, "writing, %u: every failure is named", io);
+        eq_u64(complete, 0, "writing, %u: no unfinished output is accepted", io);
+    }
+}
+
+int main(void)
+{
+    struct tu_err err = {0};
+    bool ended;
+    int fd = kit_file("", 0);
+    kit_must(!write_one(dup(fd), &ended, &err), "writing without failures");
+    good = kit_bytes(fd, &good_size);
+    eq_int(kit_read(good, good_size, TU_READER_STRICT, false, NULL, &err), 0, "the stream is fine");
+
+    fail_writing();
+    fail_reading("reading", read_one, good, good_size, TU_READER_STRICT);
+    fail_reading("seeking", read_one, good, good_size, TU_READER_NOVERIFY);
+    fail_reading("indexing", index_one, good, good_size, 0);
+    good[70] ^= 1; /* the first header */
+    fail_reading("recovering", recover_one, good, good_size, 0);
+    free(good);
+    return tap_done();
+}
