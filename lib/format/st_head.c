@@ -453,7 +453,8 @@ static int by_key(const void *pa, const void *pb)
 static int twins(struct scan *s)
 {
     char shown[88];
-    qsort(s->entry, s->count, sizeof *s->entry, by_name);
+    if (s->count)
+        qsort(s->entry, s->count, sizeof *s->entry, by_name);
     for (size_t i = 1; i < s->count; i++) {
         const struct tui_st_entry *e = &s->entry[i];
         if (!strcmp(e->name, e[-1].name))
@@ -462,7 +463,8 @@ static int twins(struct scan *s)
                               PREFIX + e->at, tu_text_short(e->name, strlen(e->name), shown),
                               PREFIX + e[-1].at);
     }
-    qsort(s->pair, s->pairs, sizeof *s->pair, by_key);
+    if (s->pairs)
+        qsort(s->pair, s->pairs, sizeof *s->pair, by_key);
     for (size_t i = 1; i < s->pairs; i++) {
         if (!by_key(&s->pair[i - 1], &s->pair[i]))
             return tu_fail(s->err, TU_EFORMAT, "__metadata__ key '%s' stands twice",
@@ -496,7 +498,8 @@ static int bytes_of(struct scan *s, const struct tui_st_entry *e, const char *sh
 /* Entries lie one after the other without hole or overlap, each as long as its shape says. */
 static int tile(struct scan *s, uint64_t *data)
 {
-    qsort(s->entry, s->count, sizeof *s->entry, by_data);
+    if (s->count)
+        qsort(s->entry, s->count, sizeof *s->entry, by_data);
     uint64_t pos = 0;
     for (size_t i = 0; i < s->count; i++) {
         const struct tui_st_entry *e = &s->entry[i];
