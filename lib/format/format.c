@@ -9,6 +9,7 @@
 
 /* In sniffing order: safe magics first, then the formats that are guessed by shape. */
 const struct tu_format *const tu_formats[] = {
+    &tui_format_tns,
     &tui_format_npy,
     &tui_format_gguf,
     &tui_format_safetensors,

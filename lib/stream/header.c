@@ -421,6 +421,14 @@ int tui_head_encode(struct tu_buf *out, const struct tu_record *rec, uint32_t *c
     return examine(&h, p, len, word, err);
 }
 
+int tu_record_encode(struct tu_buf *out, struct tu_record *rec, struct tu_err *err)
+{
+    int rc = tui_head_encode(out, rec, &rec->header_crc, err);
+    if (!rc)
+        rec->header_len = (uint32_t)out->n;
+    return rc;
+}
+
 void tui_head_pad(unsigned char fixed[TUI_FIXED], uint32_t len, uint32_t *crc)
 {
     put_fixed(fixed, &(struct tu_record){.type = TU_REC_PAD}, len);

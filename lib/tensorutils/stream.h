@@ -55,6 +55,10 @@ struct tu_record {
 TU_API void tu_record_tensor(const struct tu_record *rec, struct tu_tensor *out);
 /* A record to write from a description; borrows from t. */
 TU_API void tu_record_of(struct tu_record *out, const struct tu_tensor *t);
+/* The header of rec as it stands in a stream, in place of what `out` held; header_len and header_crc of
+ * rec are filled in. For who lays records out before their payloads are known; all others use a
+ * tu_writer. Errors: those of tu_writer_record. */
+TU_API TU_MUST int tu_record_encode(struct tu_buf *out, struct tu_record *rec, struct tu_err *err);
 
 /* Reading ------------------------------------------------------------------------------------ */
 

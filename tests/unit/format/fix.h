@@ -69,6 +69,7 @@ static inline const char *fix_write(const char *name, const void *data, size_t n
 static inline unsigned char *fix_read(const char *path, size_t *n)
 {
     FILE *f = fopen(path, "rb");
+    *n = 0;
     if (!f)
         return NULL;
     fseek(f, 0, SEEK_END);
