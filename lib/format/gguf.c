@@ -150,21 +150,20 @@ static int append(struct tu_source *s, struct tu_in *in, const struct tui_gguf_f
     return 0;
 }
 
-/* "PREFIX-00001-of-00003.gguf" without its last part; NULL if path is not named so. */
-static char *split_prefix(const char *path, uint64_t count, struct tu_err *err)
+/* "PREFIX-00001-of-00003.gguf" without its last part. */
+static int split_prefix(char **out, const char *path, unsigned count, struct tu_err *err)
 {
     char end[32];
-    snprintf(end, sizeof end, "-00001-of-%05u.gguf", (unsigned)count);
+    snprintf(end, sizeof end, "-00001-of-%05u.gguf", count);
     size_t n = strlen(path), tail = strlen(end);
-    if (n <= tail || strcmp(path + n - tail, end)) {
-        tu_fail(err, TU_EINCOMPLETE, "%s: the first of %u split files, but not named *%s", path,
-                (unsigned)count, end);
-        return NULL;
-    }
-    char *prefix = tu_strdup(path, err);
-    if (prefix)
-        prefix[n - tail] = 0;
-    return prefix;
+    if (n <= tail || strcmp(path + n - tail, end))
+        return tu_fail(err, TU_EINCOMPLETE, "%s: the first of %u split files, but not named *%s",
+                       path, count, end);
+    *out = tu_strdup(path, err);
+    if (!*out)
+        return TU_ENOMEM;
+    (*out)[n - tail] = 0;
+    return 0;
 }
 
 static int open_part(struct gguf_source *g, const char *path, const struct tui_gguf_file *first,
@@ -201,11 +200,15 @@ static int open_splits(struct gguf_source *g, const struct tui_gguf_file *first,
         return tu_fail(err, TU_ELIMIT, "%s: split.count is %llu, at most %u can be named", s->path,
                        (unsigned long long)first->split_count, SPLIT_MAX);
     unsigned count = (unsigned)first->split_count;
-    char *prefix = split_prefix(s->path, count, err);
-    size_t len = prefix ? strlen(prefix) + 32 : 0;
-    char *path = prefix ? tu_alloc(len, 1, err) : NULL;
+    char *prefix = NULL;
+    int code = split_prefix(&prefix, s->path, count, err);
+    if (code)
+        return code;
+    size_t len = strlen(prefix) + 32;
+    char *path = tu_alloc(len, 1, err);
     g->in = path ? tu_calloc(count, sizeof *g->in, err) : NULL;
-    int code = g->in ? 0 : prefix ? TU_ENOMEM : TU_EINCOMPLETE;
+    if (!g->in)
+        code = TU_ENOMEM;
     for (unsigned no = 1; !code && no < count; no++) {
         snprintf(path, len, "%s-%05u-of-%05u.gguf", prefix, no + 1, count);
         code = open_part(g, path, first, no, err);
