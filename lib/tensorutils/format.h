@@ -228,19 +228,32 @@ enum tu_pkind {
     TU_P_NONE, TU_P_BOOL, TU_P_INT, TU_P_BIGINT, TU_P_REAL, TU_P_TEXT, TU_P_BYTES,
     TU_P_TUPLE, TU_P_LIST, TU_P_DICT, TU_P_SET, TU_P_FROZENSET,
     TU_P_GLOBAL,  /* text = "module name" */
-    TU_P_CALL,    /* REDUCE or NEWOBJ: item[0] callable, item[1] arguments, item[2] state if any */
+    TU_P_CALL,    /* REDUCE or NEWOBJ: an object; its parts are items, see below */
     TU_P_PERSID,  /* item[0] the persistent id */
     TU_P_TENSOR,  /* writing only: integer = number of the tensor */
 };
 
-/* A node. Graphs may share and contain cycles: walk with `mark`. */
+/* Parts of a TU_P_CALL: n is as long as needed, and parts that the object lacks are NULL. */
+enum tu_pcall {
+    TU_P_CALLABLE,
+    TU_P_ARGS,     /* TUPLE */
+    TU_P_STATE,    /* what BUILD gave it: mostly a DICT of attributes (Namespace) */
+    TU_P_ITEMS,    /* DICT of the pairs set on it (a subclass of dict) */
+    TU_P_APPENDED, /* LIST of what was appended to it (a subclass of list) */
+    TU_P_KEYWORDS, /* DICT of keyword arguments of NEWOBJ_EX */
+};
+
+/* A node. Graphs may share and contain cycles: walk with `mark`. Pure calls are already done:
+ * OrderedDict(), set(), frozenset() and _codecs.encode are DICT, SET, FROZENSET and BYTES. */
 struct tu_pnode {
     enum tu_pkind kind;
     bool newobj;              /* TU_P_CALL by NEWOBJ */
     uint32_t mark;            /* for walkers */
-    int64_t integer;
+    int64_t integer;          /* INT, BOOL; TENSOR; CALL that a torch source took for a tensor:
+                               * 1 + its number (see tu_pnode_number) */
     double real;
-    const char *text;         /* TEXT (UTF-8), BYTES, BIGINT (decimal), GLOBAL */
+    const char *text;         /* TEXT (UTF-8), BYTES, BIGINT (decimal), GLOBAL; DICT: its class
+                               * ("collections OrderedDict"), NULL for a plain dict */
     size_t n;                 /* bytes of text, or items (DICT: 2 per pair, key then value) */
     struct tu_pnode **item;
     uint64_t offset;          /* of the opcode that made it, for messages */
@@ -271,16 +284,35 @@ struct tu_pglobal {
 };
 TU_API size_t tu_pickle_globals(const struct tu_pickle *p, const struct tu_pglobal **list);
 /* Value of a text key in a DICT, or an attribute of an object with a dict state (Namespace);
- * NULL if absent. */
+ * NULL if absent, or if node is NULL. */
 TU_API struct tu_pnode *tu_pnode_get(const struct tu_pnode *node, const char *key);
-/* Builders for writing, in an arena. */
+/* Number of the tensor of a torch source that this node became, SIZE_MAX if none. */
+TU_API size_t tu_pnode_number(const struct tu_pnode *node);
+
+/* Builders for writing, in an arena. Each gives NULL when memory is out, and tu_pnode_add and _set
+ * pass a NULL on as TU_ENOMEM, so that calls nest. */
 TU_API TU_MUST struct tu_pnode *tu_pnode_new(struct tu_arena *a, enum tu_pkind kind, size_t n,
                                              struct tu_err *err);
 TU_API TU_MUST struct tu_pnode *tu_pnode_text(struct tu_arena *a, const char *s,
                                               struct tu_err *err);
+/* TEXT, BYTES, BIGINT or GLOBAL of n bytes. */
+TU_API TU_MUST struct tu_pnode *tu_pnode_bytes(struct tu_arena *a, enum tu_pkind kind,
+                                               const void *s, size_t n, struct tu_err *err);
 TU_API TU_MUST struct tu_pnode *tu_pnode_int(struct tu_arena *a, int64_t v, struct tu_err *err);
-/* Add a pair to a DICT or an item to a LIST made in this arena. */
+TU_API TU_MUST struct tu_pnode *tu_pnode_bool(struct tu_arena *a, bool v, struct tu_err *err);
+TU_API TU_MUST struct tu_pnode *tu_pnode_real(struct tu_arena *a, double v, struct tu_err *err);
+TU_API TU_MUST struct tu_pnode *tu_pnode_global(struct tu_arena *a, const char *name,
+                                                struct tu_err *err);
+TU_API TU_MUST struct tu_pnode *tu_pnode_tensor(struct tu_arena *a, size_t i,
+                                                struct tu_err *err);
+/* An object of a class ("argparse Namespace") whose attributes are the DICT `state`. */
+TU_API TU_MUST struct tu_pnode *tu_pnode_object(struct tu_arena *a, const char *name,
+                                                struct tu_pnode *state, struct tu_err *err);
+/* Add a pair to a DICT or an item to a LIST or SET. */
 TU_API TU_MUST int tu_pnode_add(struct tu_arena *a, struct tu_pnode *to, struct tu_pnode *key,
+                                struct tu_pnode *value, struct tu_err *err);
+/* Add a pair with a text key to a DICT. */
+TU_API TU_MUST int tu_pnode_set(struct tu_arena *a, struct tu_pnode *dict, const char *key,
                                 struct tu_pnode *value, struct tu_err *err);
 /* Protocol 2, as torch.save writes it; TENSOR leaves become _rebuild_tensor_v2/_v3 with storages
  * numbered in order of first use. */
