@@ -1,16 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* box.c: what boxes of one tensor have in common, and whether they make it whole.
  *
- * Tiling is proven by two facts: no two boxes overlap, and the volumes add up. Sorted boxes of a
- * grid fall apart into disjoint groups dimension by dimension, which makes the first cheap; where
- * they do not, pairs are compared. */
+ * Tiling is proven by two facts: no two boxes overlap, and the volumes add up. Sorted
+ * boxes of a grid fall apart into disjoint groups dimension by dimension, which makes the
+ * first cheap; where they do not, pairs are compared. */
 #include <tensorutils/core.h>
 
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 
-bool tu_box_meet(const struct tu_box *a, const struct tu_box *b, uint64_t *off, uint64_t *len)
+bool tu_box_meet(const struct tu_box *a, const struct tu_box *b, uint64_t *off,
+                 uint64_t *len)
 {
     for (unsigned i = 0; i < a->rank; i++) {
         uint64_t begin = tu_max(a->off[i], b->off[i]);
@@ -32,8 +33,8 @@ static uint64_t place(const struct tu_box *b, const uint64_t *at)
     return n;
 }
 
-uint64_t tu_box_copy(void *dst, const struct tu_box *d, const void *src, const struct tu_box *s,
-                     size_t elem)
+uint64_t tu_box_copy(void *dst, const struct tu_box *d, const void *src,
+                     const struct tu_box *s, size_t elem)
 {
     uint64_t off[TU_RANK_MAX], len[TU_RANK_MAX], at[TU_RANK_MAX];
     if (!tu_box_meet(d, s, off, len))
@@ -64,7 +65,7 @@ uint64_t tu_box_copy(void *dst, const struct tu_box *d, const void *src, const s
     return runs * run;
 }
 
-/* Tiling ---------------------------------------------------------------------------------- */
+/* Tiling --------------------------------------------------------------------------- */
 
 struct tiling {
     const struct tu_box *box; /* as given: numbers in messages count from here */
@@ -108,7 +109,8 @@ static int overlap(const struct tiling *t, const struct tu_box *a, const struct 
     char text[96];
     size_t i = (size_t)(a - t->box), j = (size_t)(b - t->box);
     return tu_fail(err, TU_EINCOMPLETE, "pieces %zu and %zu both hold element %s",
-                   (size_t)tu_min(i, j), (size_t)tu_max(i, j), point_text(at, t->rank, text));
+                   (size_t)tu_min(i, j), (size_t)tu_max(i, j),
+                   point_text(at, t->rank, text));
 }
 
 /* order[begin, end) are sorted by where they begin in dimension d. */
@@ -124,7 +126,8 @@ static int compare_pairs(const struct tiling *t, size_t begin, size_t end, unsig
     return 0;
 }
 
-/* Boxes order[begin, end) have equal intervals in the dimensions before d: does any pair meet? */
+/* Boxes order[begin, end) have equal intervals in the dimensions before d: does any pair
+ * meet? */
 static int find_overlap(const struct tiling *t, size_t begin, size_t end, unsigned d,
                         struct tu_err *err)
 {
@@ -134,7 +137,8 @@ static int find_overlap(const struct tiling *t, size_t begin, size_t end, unsign
     if (d == t->rank)
         return overlap(t, o[begin], o[begin + 1], o[begin]->off, err);
     for (size_t i = begin + 1; i < end; i++)
-        if (!same_interval(o[i - 1], o[i], d) && o[i]->off[d] < o[i - 1]->off[d] + o[i - 1]->len[d])
+        if (!same_interval(o[i - 1], o[i], d) &&
+            o[i]->off[d] < o[i - 1]->off[d] + o[i - 1]->len[d])
             return compare_pairs(t, begin, end, d, err); /* no grid */
     for (size_t i = begin, next; i < end; i = next) {
         for (next = i + 1; next < end && same_interval(o[i], o[next], d);)
@@ -146,7 +150,8 @@ static int find_overlap(const struct tiling *t, size_t begin, size_t end, unsign
     return 0;
 }
 
-/* Elements of b in the slice where the dimensions before d are fixed at `at`; 0 outside of it. */
+/* Elements of b in the slice where the dimensions before d are fixed at `at`; 0 outside
+ * of it. */
 static uint64_t slice_volume(const struct tu_box *b, const uint64_t *at, unsigned d)
 {
     uint64_t n = 1;
@@ -160,8 +165,8 @@ static uint64_t slice_volume(const struct tu_box *b, const uint64_t *at, unsigne
 }
 
 /* Boxes order[0, n) do not overlap but leave a hole: find its first element. Dimension by
- * dimension, the first slice whose volume they do not fill; slices change only where a box begins
- * or ends. */
+ * dimension, the first slice whose volume they do not fill; slices change only where a
+ * box begins or ends. */
 static void find_hole(const struct tiling *t, size_t n, uint64_t *at)
 {
     for (unsigned d = 0; d < t->rank; d++) {
@@ -202,9 +207,10 @@ int tu_box_tile(const struct tu_box *box, size_t n, const uint64_t *dim, unsigne
         uint64_t volume = 1;
         for (unsigned d = 0; d < rank; d++) {
             if (box[i].off[d] > dim[d] || box[i].len[d] > dim[d] - box[i].off[d]) {
-                rc = tu_fail(err, TU_EINCOMPLETE, "piece %zu reaches past dimension %u (%" PRIu64
-                             "+%" PRIu64 " > %" PRIu64 ")", i, d, box[i].off[d], box[i].len[d],
-                             dim[d]);
+                rc = tu_fail(err, TU_EINCOMPLETE,
+                             "piece %zu reaches past dimension %u (%" PRIu64 "+%" PRIu64
+                             " > %" PRIu64 ")",
+                             i, d, box[i].off[d], box[i].len[d], dim[d]);
                 goto out;
             }
             volume *= box[i].len[d]; /* at most `whole`, or 0 */

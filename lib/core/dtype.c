@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* dtype.c: the registry's rows and the arithmetic of sizes.
  *
- * Every product is checked: shapes come from files. Not for conversions (float.c, cast.c). */
+ * Every product is checked: shapes come from files. Not for conversions (float.c,
+ * cast.c). */
 #include <tensorutils/core.h>
 
 #include <inttypes.h>
@@ -66,13 +67,14 @@ bool tu_dtype_is_plain(uint32_t code)
 int tu_elements(const uint64_t *dim, unsigned rank, uint64_t *out, struct tu_err *err)
 {
     if (rank > TU_RANK_MAX)
-        return tu_fail(err, TU_ELIMIT, "%u dimensions, at most %d are possible", rank, TU_RANK_MAX);
+        return tu_fail(err, TU_ELIMIT, "%u dimensions, at most %d are possible", rank,
+                       TU_RANK_MAX);
     uint64_t n = 1;
     bool zero = false, wraps = false;
     for (unsigned i = 0; i < rank; i++) {
         if (dim[i] > TU_SIZE_MAX)
-            return tu_fail(err, TU_ELIMIT, "dimension %u is %" PRIu64 ", not below 2^63", i,
-                           dim[i]);
+            return tu_fail(err, TU_ELIMIT, "dimension %u is %" PRIu64 ", not below 2^63",
+                           i, dim[i]);
         zero |= !dim[i];
         wraps |= tu_mul_over(n, dim[i], &n);
     }
@@ -99,15 +101,17 @@ int tu_tensor_bytes(uint32_t code, const uint64_t *dim, unsigned rank, uint64_t 
     if (code & TU_DTYPE_GGML) {
         uint64_t last = rank ? dim[rank - 1] : 1;
         if (last % t->block_elems)
-            return tu_fail(err, TU_ESIZE, "last dimension %" PRIu64 " is no multiple of %s's %u",
-                           last, t->name, t->block_elems);
+            return tu_fail(err, TU_ESIZE,
+                           "last dimension %" PRIu64 " is no multiple of %s's %u", last,
+                           t->name, t->block_elems);
     }
     uint64_t bytes;
     if (tu_mul_over(tu_ceil_div(n, t->block_elems), t->block_bytes, &bytes))
-        return tu_fail(err, TU_ESIZE, "%" PRIu64 " elements of %s pass 2^64 bytes", n, t->name);
-    if (bytes > TU_SIZE_MAX)
-        return tu_fail(err, TU_ELIMIT, "%" PRIu64 " elements of %s are not below 2^63 bytes", n,
+        return tu_fail(err, TU_ESIZE, "%" PRIu64 " elements of %s pass 2^64 bytes", n,
                        t->name);
+    if (bytes > TU_SIZE_MAX)
+        return tu_fail(err, TU_ELIMIT,
+                       "%" PRIu64 " elements of %s are not below 2^63 bytes", n, t->name);
     *out = bytes;
     return 0;
 }

@@ -1,36 +1,35 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* json.c: Jansson behind our limits.
  *
- * The text is scanned once before Jansson sees it: what Jansson does not judge (depth, plain
- * integers, long numbers) is judged there, without allocating. Jansson then does the rest: syntax,
- * UTF-8, duplicate keys, integers that fit 64 bits, nothing after the value.
+ * The text is scanned once before Jansson sees it: what Jansson does not judge (depth,
+ * plain integers) is judged there, without allocating. Jansson then does the rest:
+ * syntax, UTF-8, duplicate keys, integers that fit 64 bits, nothing after the value.
  *
- * Jansson allocates through hooks, so that failure injection reaches it. Jansson 2.14 does not
- * notice when the buffer of the token it is reading cannot grow: a string would lose bytes and
- * then be read past its end, a number would trip an assertion. So after one failure every later
- * allocation of that parse fails too (a string then fails before it is read), and the growth that
- * a number may need (to 32, then 64 bytes) comes from the parse's own spare bytes. The parse at
- * work is a thread-local pointer: Jansson's hooks have no context argument. */
+ * Jansson allocates through hooks, so that failure injection reaches it. Jansson 2.14
+ * does not notice when the buffer of the token it is reading cannot grow: a string would
+ * lose bytes and then be read past its end, a number would trip an assertion. So a failed
+ * allocation does not return to it: the parse is left by longjmp and the blocks it has
+ * asked for, which are kept in a list, are freed. The parse at work is a thread-local
+ * pointer, since the hooks are given no context; outside of a parse they are plain malloc
+ * and free. */
 #include <tensorutils/core.h>
 #include "mem_hook.h"
 
 #include <jansson.h>
 #include <pthread.h>
-#include <stdalign.h>
+#include <setjmp.h>
 #include <stdio.h>
 
 enum {
     BYTES_DEFAULT = 16 << 20,
     DEPTH_DEFAULT = 64,
-    DEPTH_MOST = 2000,   /* Jansson's own limit is 2048 */
-    NUMBER_LONGEST = 48, /* fits the larger spare, with the character after it */
-    SPARES = 2,
+    DEPTH_MOST = 2000, /* Jansson's own limit is 2048 */
 };
 
 struct parse {
-    bool failed;
-    bool used[SPARES];
-    alignas(16) unsigned char spare[SPARES][64]; /* of 32 and of 64 bytes */
+    jmp_buf no_memory;
+    void **block; /* what Jansson holds, in the order it asked; NULL where it gave back */
+    size_t n, cap;
 };
 
 static _Thread_local struct parse *at_work;
@@ -38,30 +37,52 @@ static _Thread_local struct parse *at_work;
 static void *hook_alloc(size_t n)
 {
     struct parse *p = at_work;
-    void *m = p && p->failed ? NULL : tui_malloc(n);
-    if (m || !p)
-        return m;
-    p->failed = true;
-    for (int i = 0; i < SPARES; i++) {
-        if (n == (size_t)32 << i && !p->used[i]) {
-            p->used[i] = true;
-            return p->spare[i];
-        }
-    }
-    /* A string's buffer may be what cannot grow: the copy of it must fail too. */
-    p->used[0] = p->used[1] = true;
-    return NULL;
+    if (!p)
+        return tui_malloc(n);
+    if (TU_GROW(&p->block, &p->cap, p->n, NULL) || !(p->block[p->n] = tui_malloc(n)))
+        longjmp(p->no_memory, 1);
+    return p->block[p->n++];
 }
 
+/* Most of what a parse gives back is recent: keys, buffers that grew. */
 static void hook_free(void *m)
 {
-    if (!at_work || (m != at_work->spare[0] && m != at_work->spare[1]))
-        tui_mfree(m);
+    struct parse *p = at_work;
+    for (size_t i = p && m ? p->n : 0; i-- > 0;) {
+        if (p->block[i] != m)
+            continue;
+        p->block[i] = NULL;
+        while (p->n && !p->block[p->n - 1])
+            p->n--;
+        break;
+    }
+    tui_mfree(m);
 }
 
 static void hook(void)
 {
     json_set_alloc_funcs(hook_alloc, hook_free);
+}
+
+/* *v is NULL where the text is wrong; false when memory ended. p is zero, and the
+ * caller's: what a function with setjmp holds itself is not defined after longjmp. */
+static bool load(struct parse *p, json_t **v, const char *text, size_t n,
+                 json_error_t *why)
+{
+    static pthread_once_t hooked = PTHREAD_ONCE_INIT;
+    pthread_once(&hooked, hook);
+    if (setjmp(p->no_memory)) {
+        at_work = NULL;
+        for (size_t i = 0; i < p->n; i++)
+            tui_mfree(p->block[i]);
+        tu_free(p->block);
+        return false;
+    }
+    at_work = p;
+    *v = json_loadb(text, n, JSON_REJECT_DUPLICATES | JSON_DECODE_ANY, why);
+    at_work = NULL;
+    tu_free(p->block);
+    return true;
 }
 
 /* Where the scan stands. */
@@ -81,13 +102,14 @@ static int refuse(const struct scan *s, const char *what, struct tu_err *err)
             start = i + 1;
         }
     }
-    return tu_fail_at(err, TU_EMETA, s->i, "JSON line %zu column %zu (byte %zu): %s", line,
-                      s->i - start + 1, s->i, what);
+    return tu_fail_at(err, TU_EMETA, s->i, "JSON line %zu column %zu (byte %zu): %s",
+                      line, s->i - start + 1, s->i, what);
 }
 
 static bool in_number(char c)
 {
-    return (c >= '0' && c <= '9') || c == '-' || c == '+' || c == '.' || c == 'e' || c == 'E';
+    return (c >= '0' && c <= '9') || c == '-' || c == '+' || c == '.' || c == 'e' ||
+           c == 'E';
 }
 
 /* The number at s->i; s->i moves behind it. Its grammar is Jansson's business. */
@@ -97,8 +119,6 @@ static int scan_number(struct scan *s, struct tu_err *err)
     bool real = false;
     for (; end < s->n && in_number(s->text[end]); end++)
         real |= s->text[end] == '.' || s->text[end] == 'e' || s->text[end] == 'E';
-    if (end - begin > NUMBER_LONGEST)
-        return refuse(s, "a number of more than 48 characters", err);
     if (s->limits->plain_integers) {
         if (real)
             return refuse(s, "a real number where only integers may stand", err);
@@ -109,7 +129,8 @@ static int scan_number(struct scan *s, struct tu_err *err)
     return 0;
 }
 
-/* The string whose opening quote is at s->i; s->i moves behind it (or to the end of the text). */
+/* The string whose opening quote is at s->i; s->i moves behind it (or to the end of the
+ * text). */
 static void scan_string(struct scan *s)
 {
     for (s->i++; s->i < s->n && s->text[s->i] != '"'; s->i++)
@@ -153,8 +174,9 @@ static int jansson_failed(const json_error_t *e, size_t n, struct tu_err *err)
 {
     char shown[88];
     size_t at = e->position < 0 ? 0 : (size_t)e->position;
-    return tu_fail_at(err, TU_EMETA, at > n ? n : at, "JSON line %d column %d (byte %zu): %s",
-                      e->line < 1 ? 1 : e->line, e->column < 1 ? 1 : e->column, at > n ? n : at,
+    return tu_fail_at(err, TU_EMETA, at > n ? n : at,
+                      "JSON line %d column %d (byte %zu): %s", e->line < 1 ? 1 : e->line,
+                      e->column < 1 ? 1 : e->column, at > n ? n : at,
                       tu_text_short(e->text, strlen(e->text), shown));
 }
 
@@ -162,28 +184,21 @@ int tu_json_parse(struct json_t **out, const char *text, size_t n,
                   const struct tu_json_limits *limits, struct tu_err *err)
 {
     static const struct tu_json_limits none = {0};
-    static pthread_once_t hooked = PTHREAD_ONCE_INIT;
     if (!limits)
         limits = &none;
     size_t most = limits->bytes ? limits->bytes : BYTES_DEFAULT;
     if (n > most)
-        return tu_fail(err, TU_ELIMIT, "JSON of %zu bytes, at most %zu are read", n, most);
+        return tu_fail(err, TU_ELIMIT, "JSON of %zu bytes, at most %zu are read", n,
+                       most);
     struct scan s = {.text = text, .n = n, .limits = limits};
     int rc = scan(&s, err);
     if (rc)
         return rc;
 
-    pthread_once(&hooked, hook);
-    struct parse work = {0};
+    json_t *v = NULL;
     json_error_t why = {0};
-    at_work = &work;
-    json_t *v = json_loadb(text, n, JSON_REJECT_DUPLICATES | JSON_DECODE_ANY, &why);
-    if (v && work.failed) {
-        json_decref(v);
-        v = NULL;
-    }
-    at_work = NULL;
-    if (work.failed)
+    struct parse work = {.n = 0};
+    if (!load(&work, &v, text, n, &why))
         return tu_fail(err, TU_ENOMEM, "out of memory reading %zu bytes of JSON", n);
     if (!v)
         return jansson_failed(&why, n, err);

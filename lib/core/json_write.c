@@ -2,8 +2,8 @@
 /* json_write.c: canonical JSON, and the writer of reports.
  *
  * Canonical text is what Python's json.dumps(sort_keys=True, separators=(",", ":"),
- * ensure_ascii=False) prints, byte for byte: equal metadata gives equal bytes, whoever wrote them.
- * Jansson's own dump writes \u001F and 0.10000000000000001 and is not used. */
+ * ensure_ascii=False) prints, byte for byte: equal metadata gives equal bytes, whoever
+ * wrote them. Jansson's own dump (\u001F, 0.10000000000000001) is not used. */
 #include <tensorutils/core.h>
 
 #include <float.h>
@@ -13,9 +13,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* Reals ----------------------------------------------------------------------------------- */
+/* Reals ---------------------------------------------------------------------------- */
 
-/* A decimal as digits: 0.d1d2d3… would be too clever; it is d1.d2d3… × 10^exp. */
+/* d1.d2d3… × 10^exp. */
 struct decimal {
     char digit[18];
     int n;
@@ -55,9 +55,10 @@ static void step_up(struct decimal *d)
     }
 }
 
-/* The fewest digits that read back as v > 0. A normal double whose shortest form has less than 15
- * digits is found at 15, with zeros behind. Where v is a power of two, the doubles below are twice
- * as dense as those above: the decimal just above v may read back where the nearest one does not. */
+/* The fewest digits that read back as v > 0. A normal double whose shortest form has less
+ * than 15 digits is found at 15, with zeros behind. Where v is a power of two, the
+ * doubles below are twice as dense as those above: the decimal just above v may read back
+ * where the nearest one does not. */
 static void shortest(struct decimal *d, double v)
 {
     for (int n = v < DBL_MIN ? 1 : 15; n < 17; n++) {
@@ -103,7 +104,7 @@ void tu_json_real(double v, char out[32])
     }
 }
 
-/* Strings --------------------------------------------------------------------------------- */
+/* Strings -------------------------------------------------------------------------- */
 
 static const char *escape(unsigned char c, char out[8])
 {
@@ -129,7 +130,9 @@ int tu_json_string(struct tu_buf *out, const char *s, size_t n, struct tu_err *e
     for (size_t i = 0, plain = 0; !rc && i <= n; i++) {
         char room[8];
         bool bad = i == good && i < n;
-        const char *other = i == n ? "\"" : bad ? "\xef\xbf\xbd" : escape((unsigned char)s[i], room);
+        const char *other = i == n ? "\""
+                            : bad  ? "\xef\xbf\xbd"
+                                   : escape((unsigned char)s[i], room);
         if (!other)
             continue;
         rc = tu_buf_add(out, s + plain, i - plain, err);
@@ -142,7 +145,7 @@ int tu_json_string(struct tu_buf *out, const char *s, size_t n, struct tu_err *e
     return rc;
 }
 
-/* Values ---------------------------------------------------------------------------------- */
+/* Values --------------------------------------------------------------------------- */
 
 static int by_bytes(const void *a, const void *b)
 {
@@ -155,7 +158,7 @@ static int dump_object(struct tu_buf *out, const json_t *v, struct tu_err *err)
     const char **key = tu_alloc(n, sizeof *key, err);
     if (!key)
         return TU_ENOMEM;
-    json_t *o = (json_t *)(uintptr_t)v; /* Jansson's iterators take no const, but change nothing */
+    json_t *o = (json_t *)(uintptr_t)v; /* iterators take no const, but change nothing */
     size_t i = 0;
     for (void *it = json_object_iter(o); it && i < n; it = json_object_iter_next(o, it))
         key[i++] = json_object_iter_key(it);
@@ -214,7 +217,7 @@ int tu_json_dump(struct tu_buf *out, const struct json_t *v, struct tu_err *err)
     return tu_buf_text(out, "null", err);
 }
 
-/* Reports --------------------------------------------------------------------------------- */
+/* Reports -------------------------------------------------------------------------- */
 
 void tu_jw_begin(struct tu_jw *w, struct tu_buf *out)
 {
@@ -324,7 +327,8 @@ void tu_jw_dims(struct tu_jw *w, const char *key, const uint64_t *dim, unsigned 
 int tu_jw_end(struct tu_jw *w, struct tu_err *err)
 {
     if (!w->code && w->depth)
-        w->code = tu_fail(&w->err, TU_EBUG, "a report was ended with %u brackets open", w->depth);
+        w->code = tu_fail(&w->err, TU_EBUG, "a report was ended with %u brackets open",
+                          w->depth);
     if (w->code && err)
         *err = w->err;
     return w->code;

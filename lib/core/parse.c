@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* parse.c: whole-string parsers of numbers, sizes, durations and shapes.
  *
- * A text is taken whole or refused, with a message that shows it and says what would do. Nothing
- * is skipped: no spaces, no signs where none is said. */
+ * A text is taken whole or refused, with a message that shows it and says what would do.
+ * Nothing is skipped: no spaces, no signs where none is said. */
 #include <tensorutils/core.h>
 
 #include <math.h>
@@ -11,7 +11,8 @@
 static int refuse(struct tu_err *err, const char *s, const char *expected)
 {
     char shown[88];
-    return tu_fail(err, TU_EUSAGE, "'%s' is not %s", tu_text_short(s, strlen(s), shown), expected);
+    return tu_fail(err, TU_EUSAGE, "'%s' is not %s", tu_text_short(s, strlen(s), shown),
+                   expected);
 }
 
 static int too_big(struct tu_err *err, const char *s, const char *limit)
@@ -26,7 +27,7 @@ static bool digit(char c)
     return c >= '0' && c <= '9';
 }
 
-/* Digits at *s; *s moves behind them. 0, -1 when there are none, 1 when they pass 2^64-1. */
+/* Digits at *s; *s moves behind them. 0, -1 when there are none, 1 when over 2^64-1. */
 static int digits(const char **s, uint64_t *out)
 {
     if (!digit(**s))
@@ -68,7 +69,8 @@ int tu_parse_i64(const char *s, int64_t *out, struct tu_err *err)
     return 0;
 }
 
-/* [-]digits[.digits][e[+-]digits]: strtod alone would take spaces, hexadecimal and nan(...). */
+/* [-]digits[.digits][e[+-]digits]: strtod alone would take spaces, hexadecimal and
+ * nan(...). */
 static bool decimal(const char *p)
 {
     p += *p == '-';
@@ -108,7 +110,8 @@ int tu_parse_double(const char *s, double *out, struct tu_err *err)
 int tu_parse_size(const char *s, uint64_t *out, struct tu_err *err)
 {
     static const char units[] = "KMGTPE";
-    static const char expected[] = "a size: digits, then nothing, K M G T P E, KiB ... or KB ...";
+    static const char expected[] =
+        "a size: digits, then nothing, K M G T P E, KiB ... or KB ...";
     const char *p = s;
     uint64_t v;
     int over = digits(&p, &v);

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* pattern.c: PCRE2 for texts that nobody vouches for.
  *
- * Patterns come from configuration files and command lines, subjects from checkpoints: steps,
- * depth and heap of a match are bounded, so that (a+)+$ ends in TU_ELIMIT and not in hours. The
- * interpreter is used, not the JIT, whose limits are weaker and whose start costs more than names
- * take to match. A pattern is read-only once made: threads may share it. */
+ * Patterns come from configuration files and command lines, subjects from checkpoints:
+ * steps, depth and heap of a match are bounded, so that (a+)+$ ends in TU_ELIMIT and not
+ * in hours. The interpreter is used, not the JIT, whose limits are weaker and whose start
+ * costs more than names take to match. A pattern is read-only once made: threads may
+ * share it. */
 #include <tensorutils/core.h>
 #include "mem_hook.h"
 
@@ -37,8 +38,10 @@ static void give(void *p, void *data)
     tui_mfree(p);
 }
 
-/* A [...] of a glob at p; NULL if no ] closes it, else where it ends. Appends the PCRE2 class. */
-static const char *glob_class(struct tu_buf *re, const char *p, int *rc, struct tu_err *err)
+/* A [...] of a glob at p; NULL if no ] closes it, else where it ends. Appends the PCRE2
+ * class. */
+static const char *glob_class(struct tu_buf *re, const char *p, int *rc,
+                              struct tu_err *err)
 {
     const char *begin = p + 1, *end;
     bool not = *begin == '!' || *begin == '^';
@@ -76,7 +79,7 @@ static int translate_glob(struct tu_buf *re, const char *glob, struct tu_err *er
         } else {
             if (*p == '\\' && p[1])
                 p++;
-            /* A backslash before a byte of a longer character or a letter would mean something. */
+            /* Only these: before a letter a backslash would mean something. */
             if (strchr("\\^$.[]|()?*+{}", *p))
                 rc = tu_buf_text(re, "\\", err);
             if (!rc)
@@ -86,10 +89,11 @@ static int translate_glob(struct tu_buf *re, const char *glob, struct tu_err *er
     return rc;
 }
 
-static int compile(struct tu_pattern *p, const char *re, size_t n, enum tu_pattern_kind kind,
-                   struct tu_err *err)
+static int compile(struct tu_pattern *p, const char *re, size_t n,
+                   enum tu_pattern_kind kind, struct tu_err *err)
 {
-    uint32_t options = PCRE2_UTF | PCRE2_MATCH_INVALID_UTF | PCRE2_NEVER_BACKSLASH_C | PCRE2_ANCHORED;
+    uint32_t options =
+        PCRE2_UTF | PCRE2_MATCH_INVALID_UTF | PCRE2_NEVER_BACKSLASH_C | PCRE2_ANCHORED;
     if (kind != TU_PATTERN_REGEX)
         options |= PCRE2_ENDANCHORED;
     if (kind == TU_PATTERN_GLOB)
@@ -112,7 +116,8 @@ static int compile(struct tu_pattern *p, const char *re, size_t n, enum tu_patte
     tu_text_short(p->text, strlen(p->text), shown);
     if (kind == TU_PATTERN_GLOB)
         return tu_fail(err, TU_EUSAGE, "glob '%s': %s", shown, text);
-    return tu_fail(err, TU_EUSAGE, "pattern '%s': character %zu: %s", shown, (size_t)at + 1, text);
+    return tu_fail(err, TU_EUSAGE, "pattern '%s': character %zu: %s", shown,
+                   (size_t)at + 1, text);
 }
 
 int tu_pattern_new(struct tu_pattern **out, const char *text, enum tu_pattern_kind kind,
@@ -176,19 +181,21 @@ static int match_failed(const struct tu_pattern *p, int why, struct tu_err *err)
     case PCRE2_ERROR_MATCHLIMIT:
     case PCRE2_ERROR_DEPTHLIMIT:
     case PCRE2_ERROR_HEAPLIMIT:
-        return tu_fail(err, TU_ELIMIT, "pattern '%s': matching takes too many steps", shown);
+        return tu_fail(err, TU_ELIMIT, "pattern '%s': matching takes too many steps",
+                       shown);
     default:
         return tu_fail(err, TU_EBUG, "pattern '%s': PCRE2 error %d", shown, why);
     }
 }
 
-int tu_pattern_match(const struct tu_pattern *p, const char *subject, size_t n, struct tu_match *m,
-                     bool *yes, struct tu_err *err)
+int tu_pattern_match(const struct tu_pattern *p, const char *subject, size_t n,
+                     struct tu_match *m, bool *yes, struct tu_err *err)
 {
     pcre2_match_data *found = pcre2_match_data_create_from_pattern(p->code, p->memory);
     if (!found)
         return match_failed(p, PCRE2_ERROR_NOMEMORY, err);
-    int rc = pcre2_match(p->code, (PCRE2_SPTR)(n ? subject : ""), n, 0, 0, found, p->limits);
+    int rc =
+        pcre2_match(p->code, (PCRE2_SPTR)(n ? subject : ""), n, 0, 0, found, p->limits);
     *yes = rc >= 0;
     if (m && rc >= 0) {
         const PCRE2_SIZE *at = pcre2_get_ovector_pointer(found);
@@ -221,11 +228,13 @@ int tu_pattern_expand(struct tu_buf *out, const char *replacement, const char *s
         while (*p >= '0' && *p <= '9' && p - digits < (brace ? 3 : 1))
             group = group * 10 + (unsigned)(*p++ - '0');
         if (p == digits || (brace && *p != '}'))
-            return tu_fail(err, TU_EUSAGE, "replacement '%s': $ is followed by no group number",
+            return tu_fail(err, TU_EUSAGE,
+                           "replacement '%s': $ is followed by no group number",
                            replacement);
         if (group >= m->n)
-            return tu_fail(err, TU_EUSAGE, "replacement '%s': the pattern has no group %u",
-                           replacement, group);
+            return tu_fail(err, TU_EUSAGE,
+                           "replacement '%s': the pattern has no group %u", replacement,
+                           group);
         size_t begin = m->group[group].begin;
         if (begin != SIZE_MAX)
             rc = tu_buf_add(out, subject + begin, m->group[group].end - begin, err);

@@ -76,8 +76,8 @@ const char *tu_spec_get(const struct tu_spec *s, const char *key)
     return NULL;
 }
 
-int tu_spec_u64(const struct tu_spec *s, const char *key, uint64_t fallback, uint64_t *out,
-                struct tu_err *err)
+int tu_spec_u64(const struct tu_spec *s, const char *key, uint64_t fallback,
+                uint64_t *out, struct tu_err *err)
 {
     const char *value = tu_spec_get(s, key);
     if (!value) {
@@ -107,8 +107,9 @@ int tu_spec_check(const struct tu_spec *s, const char *const *known, struct tu_e
             continue;
         char shown[88];
         return tu_fail(err, TU_EUSAGE, "%s: unknown key '%s'%s%s%s", s->name,
-                       tu_text_short(key, strlen(key), shown), nearest ? ", did you mean '" : "",
-                       nearest ? nearest : "", nearest ? "'?" : "");
+                       tu_text_short(key, strlen(key), shown),
+                       nearest ? ", did you mean '" : "", nearest ? nearest : "",
+                       nearest ? "'?" : "");
     }
     return 0;
 }

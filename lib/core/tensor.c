@@ -1,26 +1,29 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* tensor.c: descriptions of tensors, and the walk of strided views.
  *
- * A view is first made small: dimensions of one element go, neighbours that continue each other
- * become one. What is left is copied by runs: whole runs where the last dimension is dense, tiles
- * where the view is a transpose (one side of the copy would else touch a cache line per element),
- * else element by element. */
+ * A view is first made small: dimensions of one element go, neighbours that continue each
+ * other become one. What is left is copied by runs: whole runs where the last dimension
+ * is dense, tiles where the view is a transpose (one side of the copy would else touch a
+ * cache line per element), else element by element. */
 #include <tensorutils/core.h>
 
 #include <stdbool.h>
 
-int tu_tensor_make(struct tu_tensor *out, struct tu_arena *a, const char *name, uint32_t dtype,
-                   const uint64_t *dim, unsigned rank, const char *meta, struct tu_err *err)
+int tu_tensor_make(struct tu_tensor *out, struct tu_arena *a, const char *name,
+                   uint32_t dtype, const uint64_t *dim, unsigned rank, const char *meta,
+                   struct tu_err *err)
 {
     enum { NAME_MOST = 65535 };
     size_t n = strlen(name), bad = tu_name_check(name, n);
     char shown[88];
     tu_text_short(name, n, shown);
     if (!n || n > NAME_MOST)
-        return tu_fail(err, TU_ENAME, "tensor name of %zu bytes, 1 to %d are allowed", n, NAME_MOST);
+        return tu_fail(err, TU_ENAME, "tensor name of %zu bytes, 1 to %d are allowed", n,
+                       NAME_MOST);
     if (bad < n)
-        return tu_fail(err, TU_ENAME, "tensor name '%s': byte %zu is a control byte or no UTF-8",
-                       shown, bad);
+        return tu_fail(err, TU_ENAME,
+                       "tensor name '%s': byte %zu is a control byte or no UTF-8", shown,
+                       bad);
     uint64_t bytes;
     int rc = tu_tensor_bytes(dtype, dim, rank, &bytes, err);
     if (rc) {
@@ -46,7 +49,7 @@ void tu_tensor_matrix(const struct tu_tensor *t, uint64_t *rows, uint64_t *cols)
     *rows = t->rank ? t->dim[0] : 1;
     *cols = 1;
     for (unsigned i = 1; i < t->rank; i++)
-        *cols *= t->dim[i]; /* cannot wrap to a wrong size: tu_tensor_make saw the product */
+        *cols *= t->dim[i]; /* tu_tensor_make has seen the product */
 }
 
 /* A view after simplification, strides in bytes; at least one dimension. */
@@ -56,8 +59,8 @@ struct view {
     int64_t step[TU_RANK_MAX];
 };
 
-static void simplify(struct view *v, const uint64_t *dim, const int64_t *stride, unsigned rank,
-                     size_t elem)
+static void simplify(struct view *v, const uint64_t *dim, const int64_t *stride,
+                     unsigned rank, size_t elem)
 {
     v->rank = 0;
     for (unsigned i = 0; i < rank; i++) {
@@ -79,19 +82,19 @@ static void simplify(struct view *v, const uint64_t *dim, const int64_t *stride,
 }
 
 /* rows × cols elements with any two strides to a dense matrix, tile by tile. */
-#define TILES(N)                                                                            \
-    static void tiles_##N(unsigned char *dst, const unsigned char *src, uint64_t rows,      \
-                          uint64_t cols, int64_t row_step, int64_t col_step)                \
-    {                                                                                       \
-        enum { TILE = 32 };                                                                 \
-        for (uint64_t r0 = 0; r0 < rows; r0 += TILE)                                        \
-            for (uint64_t c0 = 0; c0 < cols; c0 += TILE)                                    \
-                for (uint64_t r = r0; r < tu_min(r0 + TILE, rows); r++) {                   \
-                    const unsigned char *from = src + (int64_t)r * row_step;                \
-                    unsigned char *to = dst + r * cols * (N);                               \
-                    for (uint64_t c = c0; c < tu_min(c0 + TILE, cols); c++)                 \
-                        memcpy(to + c * (N), from + (int64_t)c * col_step, N);              \
-                }                                                                           \
+#define TILES(N)                                                                       \
+    static void tiles_##N(unsigned char *dst, const unsigned char *src, uint64_t rows, \
+                          uint64_t cols, int64_t row_step, int64_t col_step)           \
+    {                                                                                  \
+        enum { TILE = 32 };                                                            \
+        for (uint64_t r0 = 0; r0 < rows; r0 += TILE)                                   \
+            for (uint64_t c0 = 0; c0 < cols; c0 += TILE)                               \
+                for (uint64_t r = r0; r < tu_min(r0 + TILE, rows); r++) {              \
+                    const unsigned char *from = src + (int64_t)r * row_step;           \
+                    unsigned char *to = dst + r * cols * (N);                          \
+                    for (uint64_t c = c0; c < tu_min(c0 + TILE, cols); c++)            \
+                        memcpy(to + c * (N), from + (int64_t)c * col_step, N);         \
+                }                                                                      \
     }
 TILES(1)
 TILES(2)
@@ -100,8 +103,8 @@ TILES(8)
 TILES(16)
 #undef TILES
 
-static void tiles(unsigned char *dst, const unsigned char *src, uint64_t rows, uint64_t cols,
-                  int64_t row_step, int64_t col_step, size_t elem)
+static void tiles(unsigned char *dst, const unsigned char *src, uint64_t rows,
+                  uint64_t cols, int64_t row_step, int64_t col_step, size_t elem)
 {
     switch (elem) {
     case 1: tiles_1(dst, src, rows, cols, row_step, col_step); return;
@@ -147,7 +150,7 @@ void tu_gather(void *dst, const void *base, const uint64_t *dim, const int64_t *
 
     unsigned last = v.rank - 1;
     uint64_t cols = v.dim[last];
-    bool dense = v.step[last] == (int64_t)elem, transpose = is_transpose(&v);
+    bool dense = v.step[last] == (int64_t)elem, transpose = !dense && is_transpose(&v);
     unsigned char *to = dst;
     while (n) {
         const unsigned char *from = base;
@@ -159,7 +162,8 @@ void tu_gather(void *dst, const void *base, const uint64_t *dim, const int64_t *
         if (dense)
             memcpy(to, from, run * elem);
         else
-            tiles(to, from, rows, run, transpose ? v.step[last - 1] : 0, v.step[last], elem);
+            tiles(to, from, rows, run, transpose ? v.step[last - 1] : 0, v.step[last],
+                  elem);
         to += rows * run * elem;
         n -= rows * run;
         if (rows > 1)

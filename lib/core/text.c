@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* text.c: what texts are well formed, and how they are shown to people.
  *
- * Texts are bytes with a length; nothing depends on the locale. Not for reading numbers (parse.c)
- * or NAME:KEY=VALUE (spec.c). */
+ * Texts are bytes with a length; nothing depends on the locale. Not for reading numbers
+ * (parse.c) or NAME:KEY=VALUE (spec.c). */
 #include <tensorutils/core.h>
 
 #include <inttypes.h>
 #include <stdio.h>
 
-/* Length of the well-formed sequence at s (n bytes left), 0 if it is ill-formed. The second byte's
- * range excludes overlong forms, surrogates and what is above U+10FFFF: Unicode 15, table 3-7. */
+/* Length of the well-formed sequence at s (n bytes left), 0 if it is ill-formed. The
+ * second byte's range excludes overlong forms, surrogates and what is above U+10FFFF:
+ * Unicode 15, table 3-7. */
 static size_t sequence(const unsigned char *s, size_t n)
 {
     unsigned char lead = s[0], low = 0x80, high = 0xbf;
@@ -59,11 +60,13 @@ size_t tu_name_check(const char *s, size_t n)
     return n;
 }
 
-/* Length of the sequence at u if a screen can show it: no control of either set, well formed. */
+/* Length of the sequence at u if a screen can show it: no control of either set, well
+ * formed. */
 static size_t printable(const unsigned char *u, size_t n)
 {
     size_t len = sequence(u, n);
-    bool control = u[0] < 0x20 || u[0] == 0x7f || (len == 2 && u[0] == 0xc2 && u[1] < 0xa0);
+    bool control =
+        u[0] < 0x20 || u[0] == 0x7f || (len == 2 && u[0] == 0xc2 && u[1] < 0xa0);
     return control ? 0 : len;
 }
 
@@ -80,7 +83,8 @@ int tu_text_escape(struct tu_buf *out, const char *s, size_t n, struct tu_err *e
             rc = tu_buf_add(out, "\\\\", 2, err);
         } else {
             len = 1;
-            rc = tu_buf_add(out, (char[]){'\\', 'x', hex[u[i] >> 4], hex[u[i] & 15]}, 4, err);
+            rc = tu_buf_add(out, (char[]){'\\', 'x', hex[u[i] >> 4], hex[u[i] & 15]}, 4,
+                            err);
         }
         if (rc)
             return rc;
@@ -122,7 +126,8 @@ const char *tu_text_short(const char *s, size_t n, char out[88])
     return out;
 }
 
-int tu_shape_text(struct tu_buf *out, const uint64_t *dim, unsigned rank, struct tu_err *err)
+int tu_shape_text(struct tu_buf *out, const uint64_t *dim, unsigned rank,
+                  struct tu_err *err)
 {
     if (!rank)
         return tu_buf_text(out, "-", err);
@@ -153,8 +158,9 @@ static unsigned least(unsigned a, unsigned b)
     return a < b ? a : b;
 }
 
-/* The restricted form (no part is edited twice), three rows of the table at a time. Source:
- * F. Damerau, "A technique for computer detection and correction of spelling errors", 1964. */
+/* The restricted form (no part is edited twice), three rows of the table at a time.
+ * Source: F. Damerau, "A technique for computer detection and correction of spelling
+ * errors", 1964. */
 unsigned tu_text_distance(const char *a, const char *b, unsigned max)
 {
     enum { LONGEST = 63 }; /* what people may mistype: options, names of rows */

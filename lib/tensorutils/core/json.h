@@ -36,7 +36,7 @@ TU_API TU_MUST int tu_json_parse(struct json_t **out, const char *text, size_t n
                                  const struct tu_json_limits *limits, struct tu_err *err);
 /* Append the canonical text of v. Errors: TU_EMETA for a non-finite number, TU_ENOMEM. */
 TU_API TU_MUST int tu_json_dump(struct tu_buf *out, const struct json_t *v, struct tu_err *err);
-/* Append s[n] quoted and escaped as above. */
+/* Append s[n] quoted and escaped as above; each ill-formed byte becomes U+FFFD. */
 TU_API TU_MUST int tu_json_string(struct tu_buf *out, const char *s, size_t n,
                                   struct tu_err *err);
 /* The shortest text that reads back as v, as Python's repr prints it ("0.1", "1e+16", "5.0").
@@ -45,7 +45,7 @@ TU_API void tu_json_real(double v, char out[32]);
 
 /* A writer for reports, whose keys stand in the order they are given. Commas and nesting are kept
  * by it; a key goes before each value inside an object. The first failure sticks and is returned
- * by tu_jw_end. Non-finite numbers become the strings "nan" "inf" "-inf". */
+ * by tu_jw_end. Non-finite numbers become the strings "nan" "inf" "-inf", NULL null. */
 struct tu_jw {
     struct tu_buf *out;
     unsigned depth;
