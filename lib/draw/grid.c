@@ -25,8 +25,8 @@ static int pad(struct tu_buf *out, size_t n, struct tu_err *err)
     return 0;
 }
 
-static int cell(struct tu_buf *out, const struct tu_cell *c, size_t width, bool colour,
-                struct tu_err *err)
+static int cell(struct tu_buf *out, const struct tu_grid_cell *c, size_t width,
+                bool colour, struct tu_err *err)
 {
     const char *text = c->text ? c->text : "";
     bool painted = colour && c->colour >= 0;
@@ -47,8 +47,9 @@ static int cell(struct tu_buf *out, const struct tu_cell *c, size_t width, bool 
     return rc;
 }
 
-int tu_grid_text(struct tu_buf *out, const struct tu_cell *grid, size_t rows, size_t cols,
-                 const char *const *row_label, bool colour, struct tu_err *err)
+int tu_grid_text(struct tu_buf *out, const struct tu_grid_cell *grid, size_t rows,
+                 size_t cols, const char *const *row_label, bool colour,
+                 struct tu_err *err)
 {
     size_t width = 1, label = 0;
     for (size_t i = 0; i < rows * cols; i++)
@@ -58,7 +59,7 @@ int tu_grid_text(struct tu_buf *out, const struct tu_cell *grid, size_t rows, si
     int rc = 0;
     for (size_t r = 0; r < rows && !rc; r++) {
         size_t last = cols;
-        const struct tu_cell *c = grid + r * cols;
+        const struct tu_grid_cell *c = grid + r * cols;
         while (last && !columns(c[last - 1].text) && !(colour && c[last - 1].colour >= 0))
             last--;
         if (label) {

@@ -84,11 +84,11 @@ TU_API size_t tu_ticks(double lo, double hi, size_t max, double *tick);
 
 /* A grid of coloured cells with short labels, for terminals: plain text without colour.
  * Appended to out, one line for each row. */
-struct tu_cell {
+struct tu_grid_cell {
     const char *text;
     int colour; /* number for tu_colour, -1: none */
 };
-TU_API TU_MUST int tu_grid_text(struct tu_buf *out, const struct tu_cell *cell,
+TU_API TU_MUST int tu_grid_text(struct tu_buf *out, const struct tu_grid_cell *cell,
                                 size_t rows, size_t cols, const char *const *row_label,
                                 bool colour, struct tu_err *err);
 

@@ -107,9 +107,9 @@ static void test_chart(void)
 
 static void test_grid(void)
 {
-    static const struct tu_cell g[] = {{"F0", 0},  {NULL, -1}, {"B10", 1},
-                                       {"", -1},   {NULL, -1}, {"W\xc3\xa9", 2},
-                                       {NULL, -1}, {NULL, -1}};
+    static const struct tu_grid_cell g[] = {{"F0", 0},  {NULL, -1}, {"B10", 1},
+                                            {"", -1},   {NULL, -1}, {"W\xc3\xa9", 2},
+                                            {NULL, -1}, {NULL, -1}};
     static const char *const label[] = {"rank 0", "r1"};
     struct tu_buf b = {0};
     ok(!tu_grid_text(&b, g, 2, 4, label, false, NULL), "plain grid");

@@ -1,0 +1,184 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* fam_flush.c: one stage per rank, full backward: GPipe, 1F1B and their kin.
+ *
+ * Sources: Huang et al., "GPipe", 2019; Narayanan et al., "PipeDream", 2019, and "Memory-
+ * Efficient Pipeline-Parallel DNN Training" (flush), 2021; Zhuang et al., "AlpaComm"
+ * (eager 1F1B), 2022; Sun et al., "Seq1F1B", 2024; "GNNPipe", 2023. */
+#include <string.h>
+#include "sched/families.h"
+
+static uint32_t least(uint32_t a, uint32_t b)
+{
+    return a < b ? a : b;
+}
+
+static int gpipe(struct tu_sched **out, const struct tu_sched_params *q,
+                 struct tu_err *err)
+{
+    struct tui_build b;
+    int rc = 0;
+    bool reverse = tui_key(q, "reverse", 0, &rc, err);
+    tui_build_begin(&b, q->p, q->p, 1, q->m, err);
+    b.code = b.code ? b.code : rc;
+    tui_place_loop(&b);
+    for (uint32_t r = 0; r < q->p && !b.code; r++) {
+        for (uint32_t i = 0; i < q->m; i++)
+            tui_add(&b, r, TU_OP_F, r, i);
+        for (uint32_t i = 0; i < q->m; i++)
+            tui_add(&b, r, TU_OP_B, r, reverse ? q->m - 1 - i : i);
+    }
+    return tui_build_end(&b, out);
+}
+
+/* `warm` forwards, then one forward and one backward in turn, then the rest. */
+static void one_f_one_b(struct tui_build *b, uint32_t rank, uint32_t warm, uint32_t m)
+{
+    for (uint32_t i = 0; i < m + warm; i++) {
+        if (i < m)
+            tui_add(b, rank, TU_OP_F, rank, i);
+        if (i >= warm)
+            tui_add(b, rank, TU_OP_B, rank, i - warm);
+    }
+}
+
+static int make_1f1b(struct tu_sched **out, const struct tu_sched_params *q,
+                     uint32_t per_hop, bool async, struct tu_err *err)
+{
+    struct tui_build b;
+    tui_build_begin(&b, q->p, q->p, 1, q->m, err);
+    tui_place_loop(&b);
+    for (uint32_t r = 0; r < q->p && !b.code; r++)
+        one_f_one_b(&b, r, least(q->m, per_hop * (q->p - 1 - r)), q->m);
+    if (!b.code)
+        b.s->async = async;
+    return tui_build_end(&b, out);
+}
+
+static int plain(struct tu_sched **out, const struct tu_sched_params *q,
+                 struct tu_err *err)
+{
+    return make_1f1b(out, q, 1, false, err);
+}
+
+static int eager(struct tu_sched **out, const struct tu_sched_params *q,
+                 struct tu_err *err)
+{
+    return make_1f1b(out, q, 2, false, err);
+}
+
+static int pipedream(struct tu_sched **out, const struct tu_sched_params *q,
+                     struct tu_err *err)
+{
+    return make_1f1b(out, q, 1, true, err);
+}
+
+static int seq_legal(const struct tu_sched_params *q, struct tu_err *err)
+{
+    int rc = 0;
+    uint64_t n = tui_key(q, "slices", 2, &rc, err);
+    if (!rc && (n < 1 || n > 1024))
+        rc = tu_fail(err, TU_EUSAGE, "seq-1f1b: slices: %llu is not in 1 … 1024",
+                     (unsigned long long)n);
+    return rc;
+}
+
+/* Sequence slices: forward in order, backward of a micro-batch in reverse slice order. */
+static int seq(struct tu_sched **out, const struct tu_sched_params *q, struct tu_err *err)
+{
+    struct tui_build b;
+    int rc = 0;
+    uint32_t n = (uint32_t)tui_key(q, "slices", 2, &rc, err);
+    tui_build_begin(&b, q->p, q->p, 1, q->m, err);
+    b.code = b.code ? b.code : rc;
+    tui_place_loop(&b);
+    if (!b.code)
+        b.s->slices = n;
+    for (uint32_t r = 0; r < q->p && !b.code; r++) {
+        /* The last rank, too, holds a whole micro-batch before its first backward. */
+        uint32_t units = q->m * n, warm = least(q->p - r + n - 2, units);
+        for (uint32_t i = 0; i < units + warm; i++) {
+            if (i < units)
+                tui_add_slice(&b, r, TU_OP_F, r, i / n, i % n);
+            if (i >= warm)
+                tui_add_slice(&b, r, TU_OP_B, r, (i - warm) / n, n - 1 - (i - warm) % n);
+        }
+    }
+    return tui_build_end(&b, out);
+}
+
+/* Batches of inference: forward alone; the order of arrival is the order on every rank.
+ */
+static int inference(struct tu_sched **out, const struct tu_sched_params *q,
+                     struct tu_err *err)
+{
+    struct tui_build b;
+    bool blocking = !strcmp(tui_key_text(q, "mode", "free"), "blocking");
+    tui_build_begin(&b, q->p, q->p * q->v, 1, q->m, err);
+    tui_place_loop(&b);
+    for (uint32_t r = 0; r < q->p && !b.code; r++)
+        for (uint32_t i = 0; i < q->m; i++)
+            tui_add(&b, r, TU_OP_F, r, i);
+    if (!b.code)
+        b.s->deps = blocking ? TU_DEPS_BLOCKING : TU_DEPS_FORWARD;
+    return tui_build_end(&b, out);
+}
+
+static int inference_legal(const struct tu_sched_params *q, struct tu_err *err)
+{
+    const char *mode = tui_key_text(q, "mode", "free");
+    if (!strcmp(mode, "free") || !strcmp(mode, "blocking"))
+        return 0;
+    return tu_fail(err, TU_EUSAGE, "inference: mode '%.20s': free or blocking", mode);
+}
+
+static const char *const gpipe_keys[] = {"reverse", NULL};
+static const char *const seq_keys[] = {"slices", NULL};
+static const char *const inference_keys[] = {"mode", NULL};
+
+const struct tu_schedule tui_gpipe = {
+    "gpipe", "all forwards, then all backwards", "GPipe, 2019", 1, 1, gpipe_keys, NULL,
+    gpipe};
+const struct tu_schedule tui_1f1b = {"1f1b",
+                                     "one forward, one backward, with a flush",
+                                     "PipeDream-flush, 2021",
+                                     1,
+                                     1,
+                                     NULL,
+                                     NULL,
+                                     plain};
+const struct tu_schedule tui_eager_1f1b = {"eager-1f1b",
+                                           "1F1B with twice the warm-up: hides transfers",
+                                           "AlpaComm, 2022",
+                                           1,
+                                           1,
+                                           NULL,
+                                           NULL,
+                                           eager};
+const struct tu_schedule tui_pipedream = {"pipedream",
+                                          "1F1B without a flush: stashed weight versions",
+                                          "PipeDream, 2019",
+                                          1,
+                                          1,
+                                          NULL,
+                                          NULL,
+                                          pipedream};
+const struct tu_schedule tui_seq_1f1b = {
+    "seq-1f1b", "1F1B over sequence slices", "Seq1F1B, 2024", 1, 1, seq_keys, seq_legal,
+    seq};
+const struct tu_schedule tui_gnnpipe = {
+    "gnnpipe",
+    "graph chunks in place of micro-batches, as GPipe",
+    "GNNPipe, 2023",
+    1,
+    1,
+    NULL,
+    NULL,
+    gpipe};
+const struct tu_schedule tui_inference = {"inference",
+                                          "forward only, batches follow one another",
+                                          "EnergonAI, 2022",
+                                          1,
+                                          1,
+                                          inference_keys,
+                                          inference_legal,
+                                          inference};

@@ -1,0 +1,301 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* index.c: structural rules of a schedule and its rules of dependence.
+ *
+ * Works from the operations alone, without knowing who made them. Dead ends in time
+ * (cycles) are found by running it: sim.c. */
+#include <stdio.h>
+#include <string.h>
+#include "sched/index.h"
+
+#define FAULTS_SHOWN 20 /* lines; the rest are only counted */
+
+static const uint8_t slot_of[TU_OP_KINDS] = {
+    [TU_OP_F] = TUI_AT_F,           [TU_OP_B] = TUI_AT_B,
+    [TU_OP_I] = TUI_AT_B,           [TU_OP_W] = TUI_AT_W,
+    [TU_OP_R] = TUI_AT_R,           [TU_OP_OPT] = TUI_SLOTS,
+    [TU_OP_SEND_F] = TUI_AT_SEND_F, [TU_OP_RECV_F] = TUI_AT_RECV_F,
+    [TU_OP_SEND_B] = TUI_AT_SEND_B, [TU_OP_RECV_B] = TUI_AT_RECV_B,
+    [TU_OP_UNSHARD] = TUI_SLOTS,    [TU_OP_RESHARD] = TUI_SLOTS,
+    [TU_OP_REDUCE] = TUI_SLOTS,     [TU_OP_OFFLOAD] = TUI_AT_OFFLOAD,
+    [TU_OP_FETCH] = TUI_AT_FETCH,
+};
+
+enum tui_slot tui_slot_of(unsigned kind)
+{
+    return (enum tui_slot)slot_of[kind];
+}
+
+int tui_where(struct tu_buf *report, const struct tu_sched *s, uint32_t rank, size_t pos,
+              struct tu_err *err)
+{
+    char text[40];
+    return tu_buf_printf(report, err, "rank %u, position %zu (%s): ", rank, pos,
+                         tu_op_text(&s->op[rank][pos], s->slices, text));
+}
+
+/* Faults are counted; the first few are written. */
+struct faults {
+    struct tu_buf *report;
+    size_t n;
+    int code;
+    struct tu_err *err;
+};
+
+static bool shown(struct faults *f)
+{
+    f->n++;
+    return f->report && !f->code && f->n <= FAULTS_SHOWN;
+}
+
+static void op_fault(struct faults *f, const struct tu_sched *s, uint32_t rank,
+                     size_t pos, const char *why)
+{
+    if (!shown(f))
+        return;
+    f->code = tui_where(f->report, s, rank, pos, f->err);
+    if (!f->code)
+        f->code = tu_buf_printf(f->report, f->err, "%s\n", why);
+}
+
+static void unit_fault(struct faults *f, const struct tu_sched *s, uint32_t stage,
+                       size_t unit, const char *why)
+{
+    if (!shown(f))
+        return;
+    f->code = tu_buf_printf(f->report, f->err, "rank %u: stage %u, micro-batch %zu: %s\n",
+                            s->place[stage], stage, unit / s->slices, why);
+}
+
+static int enter(struct tui_index *x, struct faults *f, uint32_t rank, size_t pos)
+{
+    const struct tu_sched *s = x->s;
+    const struct tu_op *op = &s->op[rank][pos];
+    const char *why = NULL;
+    unsigned slot = op->kind < TU_OP_KINDS ? slot_of[op->kind] : TUI_SLOTS;
+    if (op->kind >= TU_OP_KINDS)
+        why = "no such kind of operation";
+    else if (op->kind != TU_OP_OPT && op->stage >= s->pipelines * s->stages)
+        why = "no such stage";
+    else if (op->kind != TU_OP_OPT && s->place[op->stage] != rank)
+        why = "this stage lives on another rank";
+    else if (slot != TUI_SLOTS && (op->mb >= s->microbatches || op->slice >= s->slices))
+        why = "no such micro-batch";
+    else if (op->flags & TU_OP_PAIRED && (pos + 1 >= s->n[rank] || op->kind != TU_OP_F ||
+                                          (s->op[rank][pos + 1].kind != TU_OP_B &&
+                                           s->op[rank][pos + 1].kind != TU_OP_I)))
+        why = "an overlapped pair is a forward and a backward";
+    if (why) {
+        op_fault(f, s, rank, pos, why);
+        return 0;
+    }
+    x->gathers = x->gathers || op->kind == TU_OP_UNSHARD;
+    if (slot == TUI_SLOTS)
+        return 0;
+    if (!x->at[slot]) {
+        size_t cells = (size_t)s->stages * x->units;
+        x->at[slot] = tu_alloc(cells, sizeof *x->at[slot], f->err);
+        if (!x->at[slot])
+            return TU_ENOMEM;
+        memset(x->at[slot], 0xff, cells * sizeof *x->at[slot]);
+    }
+    uint32_t pipe = s->pipelines == 1 ? 0 : op->stage / s->stages;
+    uint32_t within = op->stage - pipe * s->stages;
+    if (x->pipe[op->mb] == 0xff)
+        x->pipe[op->mb] = (uint8_t)pipe;
+    uint32_t *cell =
+        &x->at[slot][within * x->units + (size_t)op->mb * s->slices + op->slice];
+    if (x->pipe[op->mb] != pipe)
+        op_fault(f, s, rank, pos, "this micro-batch travels through the other pipeline");
+    else if (*cell != TUI_NONE)
+        op_fault(f, s, rank, pos,
+                 slot == TUI_AT_B ? "a second backward of the same unit"
+                                  : "the same operation a second time");
+    else
+        *cell = (uint32_t)(x->base[rank] + pos);
+    return 0;
+}
+
+/* Each unit: one F; one of B or I and W; W only after I. */
+static void complete(struct tui_index *x, struct faults *f)
+{
+    const struct tu_sched *s = x->s;
+    bool train = s->deps == TU_DEPS_TRAIN;
+    for (uint32_t k = 0; k < s->stages; k++)
+        for (size_t u = 0; u < x->units; u++) {
+            uint32_t pipe = x->pipe[u / s->slices] == 1 ? 1 : 0;
+            uint32_t stage = k + pipe * s->stages;
+            uint32_t fwd = tui_find(x, TUI_AT_F, k, u), bwd = tui_find(x, TUI_AT_B, k, u);
+            uint32_t w = tui_find(x, TUI_AT_W, k, u);
+            if (fwd == TUI_NONE)
+                unit_fault(f, s, stage, u, "F is missing");
+            if (!train) {
+                if (bwd != TUI_NONE || w != TUI_NONE)
+                    unit_fault(f, s, stage, u, "a backward in a forward-only schedule");
+                continue;
+            }
+            if (bwd == TUI_NONE) {
+                unit_fault(f, s, stage, u,
+                           w == TUI_NONE ? "its backward is missing" : "W without I");
+                continue;
+            }
+            bool full = tui_op(x, bwd, NULL)->kind == TU_OP_B;
+            if (full && w != TUI_NONE)
+                unit_fault(f, s, stage, u, "both B and W: B holds the weight gradient");
+            else if (!full && w == TUI_NONE)
+                unit_fault(f, s, stage, u, "I without W");
+        }
+}
+
+/* Transfers that are written down must have both ends. */
+static void ends_meet(struct tui_index *x, struct faults *f)
+{
+    const struct tu_sched *s = x->s;
+    static const struct {
+        uint8_t send, recv;
+        int step;
+    } way[] = {
+        {TUI_AT_SEND_F, TUI_AT_RECV_F, 1},
+        {TUI_AT_SEND_B, TUI_AT_RECV_B, -1},
+    };
+    for (size_t i = 0; i < 2; i++) {
+        if (!x->at[way[i].send] && !x->at[way[i].recv])
+            continue;
+        for (uint32_t k = 0; k < s->stages; k++)
+            for (size_t u = 0; u < x->units; u++) {
+                uint32_t pipe = x->pipe[u / s->slices] == 1 ? 1 : 0;
+                uint32_t stage = k + pipe * s->stages;
+                uint32_t to = k + (uint32_t)way[i].step; /* wraps below 0 */
+                bool out = tui_find(x, way[i].send, k, u) != TUI_NONE;
+                bool in = to < s->stages && tui_find(x, way[i].recv, to, u) != TUI_NONE;
+                bool self =
+                    to < s->stages && s->place[stage] == s->place[to + pipe * s->stages];
+                if (out && to >= s->stages)
+                    unit_fault(f, s, stage, u, "a SEND from the end of the pipeline");
+                else if (out && self)
+                    unit_fault(f, s, stage, u, "a SEND to its own rank");
+                else if (out && !in)
+                    unit_fault(f, s, stage, u, "a SEND without its RECV");
+                else if (!out && in)
+                    unit_fault(f, s, stage, u, "a RECV waits for a SEND that is missing");
+                else if (!out && to < s->stages && !self)
+                    unit_fault(f, s, stage, u,
+                               "its result is not sent to the next stage");
+            }
+    }
+}
+
+int tui_index_make(struct tui_index *x, const struct tu_sched *s, struct tu_buf *report,
+                   size_t *faults, struct tu_err *err)
+{
+    struct faults f = {.report = report, .err = err};
+    *x = (struct tui_index){.s = s, .units = (size_t)s->microbatches * s->slices};
+    uint64_t cells = (uint64_t)s->stages * x->units;
+    x->ops = tu_sched_ops(s);
+    if (cells > TU_SCHED_OPS_MAX || x->ops >= TUI_NONE)
+        return tu_fail(err, TU_EUSAGE, "schedule: %llu stages times units is over %llu",
+                       (unsigned long long)cells, (unsigned long long)TU_SCHED_OPS_MAX);
+    x->base = tu_alloc((size_t)s->ranks + 1, sizeof *x->base, err);
+    x->pipe = tu_alloc(s->microbatches, 1, err);
+    if (!x->base || !x->pipe)
+        return TU_ENOMEM;
+    memset(x->pipe, 0xff, s->microbatches);
+    size_t n = 0;
+    for (uint32_t r = 0; r < s->ranks; n += s->n[r++])
+        x->base[r] = n;
+    x->base[s->ranks] = n;
+    for (uint32_t r = 0; r < s->ranks; r++)
+        for (size_t i = 0; i < s->n[r]; i++)
+            if (enter(x, &f, r, i))
+                return TU_ENOMEM;
+    complete(x, &f);
+    ends_meet(x, &f);
+    if (!f.code && report && f.n > FAULTS_SHOWN)
+        f.code = tu_buf_printf(report, err, "… and %zu more\n", f.n - FAULTS_SHOWN);
+    *faults = f.n;
+    return f.code;
+}
+
+void tui_index_release(struct tui_index *x)
+{
+    tu_free(x->base);
+    tu_free(x->pipe);
+    for (int i = 0; i < TUI_SLOTS; i++)
+        tu_free(x->at[i]);
+    *x = (struct tui_index){0};
+}
+
+static void need(struct tui_need *list, unsigned *n, uint32_t op, bool transfer,
+                 bool backward)
+{
+    list[(*n)++] = (struct tui_need){op, transfer, backward};
+}
+
+/* The input of a stage: from its neighbour, or from the RECV where transfers are written.
+ */
+static void input(const struct tui_index *x, const struct tu_op *op, size_t unit,
+                  bool backward, struct tui_need *list, unsigned *n)
+{
+    const struct tu_sched *s = x->s;
+    uint32_t from = backward ? op->stage + 1 : op->stage - 1;
+    bool far = s->place[from] != s->place[op->stage];
+    enum tui_slot recv = backward ? TUI_AT_RECV_B : TUI_AT_RECV_F;
+    if (far && x->at[recv])
+        need(list, n, tui_find(x, recv, op->stage, unit), false, false);
+    else
+        need(list, n, tui_find(x, backward ? TUI_AT_B : TUI_AT_F, from, unit), far,
+             backward);
+}
+
+unsigned tui_needs(const struct tui_index *x, const struct tu_op *op,
+                   struct tui_need list[TUI_NEEDS])
+{
+    const struct tu_sched *s = x->s;
+    unsigned n = 0;
+    size_t unit = (size_t)op->mb * s->slices + op->slice;
+    uint32_t k = s->pipelines == 1 ? op->stage : op->stage % s->stages;
+    bool last = k + 1 == s->stages;
+    switch ((enum tu_op_kind)op->kind) {
+    case TU_OP_F:
+        if (k)
+            input(x, op, unit, false, list, &n);
+        else if (s->deps == TU_DEPS_BLOCKING && op->mb)
+            need(list, &n, tui_find(x, TUI_AT_F, s->stages - 1, unit - 1), false, false);
+        if (op->slice)
+            need(list, &n, tui_find(x, TUI_AT_F, k, unit - 1), false, false);
+        break;
+    case TU_OP_B:
+    case TU_OP_I:
+        need(list, &n, tui_find(x, TUI_AT_F, k, unit), false, false);
+        if (!last)
+            input(x, op, unit, true, list, &n);
+        if (op->slice + 1u < s->slices)
+            need(list, &n, tui_find(x, TUI_AT_B, k, unit + 1), false, false);
+        if (tui_find(x, TUI_AT_R, k, unit) != TUI_NONE)
+            need(list, &n, tui_find(x, TUI_AT_R, k, unit), false, false);
+        if (tui_find(x, TUI_AT_OFFLOAD, k, unit) != TUI_NONE)
+            need(list, &n, tui_find(x, TUI_AT_FETCH, k, unit), false, false);
+        break;
+    case TU_OP_W: need(list, &n, tui_find(x, TUI_AT_B, k, unit), false, false); break;
+    case TU_OP_R:
+    case TU_OP_SEND_F:
+    case TU_OP_OFFLOAD:
+        need(list, &n, tui_find(x, TUI_AT_F, k, unit), false, false);
+        break;
+    case TU_OP_SEND_B:
+        need(list, &n, tui_find(x, TUI_AT_B, k, unit), false, false);
+        break;
+    case TU_OP_RECV_F:
+        if (k)
+            need(list, &n, tui_find(x, TUI_AT_SEND_F, k - 1, unit), true, false);
+        break;
+    case TU_OP_RECV_B:
+        if (!last)
+            need(list, &n, tui_find(x, TUI_AT_SEND_B, k + 1, unit), true, true);
+        break;
+    case TU_OP_FETCH:
+        need(list, &n, tui_find(x, TUI_AT_OFFLOAD, k, unit), false, false);
+        break;
+    default: break; /* OPT, UNSHARD, RESHARD, REDUCE: their place in the rank's order */
+    }
+    return n;
+}

@@ -1,0 +1,245 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* lower.c: from a compute-only schedule to one with every communication written down.
+ *
+ * Gathering follows what a rank will need next; a gradient is reduced after the last
+ * backward of its stage; a transfer is written on both of its ranks, at once or directly
+ * before its consumer. The compute order never changes. */
+#include <string.h>
+#include "sched/build.h"
+#include "sched/index.h"
+
+static bool computes(const struct tu_op *op)
+{
+    return op->kind <= TU_OP_R;
+}
+
+/* The next `depth` distinct stages from position `from` on. */
+static uint32_t ahead(const struct tu_sched *s, uint32_t rank, size_t from,
+                      uint32_t depth, uint32_t *stage)
+{
+    uint32_t n = 0;
+    for (size_t i = from; i < s->n[rank] && n < depth; i++) {
+        uint32_t k = 0;
+        if (!computes(&s->op[rank][i]))
+            continue;
+        while (k < n && stage[k] != s->op[rank][i].stage)
+            k++;
+        if (k == n)
+            stage[n++] = s->op[rank][i].stage;
+    }
+    return n;
+}
+
+static bool among(uint32_t stage, const uint32_t *list, uint32_t n)
+{
+    for (uint32_t i = 0; i < n; i++)
+        if (list[i] == stage)
+            return true;
+    return false;
+}
+
+/* Keep exactly the stages in want[] gathered: free the others first. */
+static void switch_to(struct tui_build *b, uint32_t rank, uint32_t *have, uint32_t *n,
+                      const uint32_t *want, uint32_t wanted)
+{
+    uint32_t kept = 0;
+    for (uint32_t i = 0; i < *n; i++) {
+        if (among(have[i], want, wanted))
+            have[kept++] = have[i];
+        else
+            tui_add(b, rank, TU_OP_RESHARD, have[i], 0);
+    }
+    *n = kept;
+    for (uint32_t i = 0; i < wanted; i++)
+        if (!among(want[i], have, *n)) {
+            have[(*n)++] = want[i];
+            tui_add(b, rank, TU_OP_UNSHARD, want[i], 0);
+        }
+}
+
+static void gather_rank(struct tui_build *b, const struct tu_sched *s, uint32_t rank,
+                        uint32_t depth, uint32_t *left, uint32_t *have, uint32_t *want)
+{
+    uint32_t n = 0;
+    for (size_t i = 0; i < s->n[rank]; i++) {
+        const struct tu_op *op = &s->op[rank][i];
+        switch_to(b, rank, have, &n, want, ahead(s, rank, i, depth, want));
+        tui_add_op(b, rank, op);
+        if ((op->kind == TU_OP_B || op->kind == TU_OP_W) && --left[op->stage] == 0)
+            tui_add(b, rank, TU_OP_REDUCE, op->stage, 0);
+    }
+    switch_to(b, rank, have, &n, want, 0);
+}
+
+static void like(struct tui_build *b, const struct tu_sched *s, struct tu_err *err)
+{
+    tui_build_begin(b, s->ranks, s->stages, s->pipelines, s->microbatches, err);
+    if (b->code)
+        return;
+    b->s->slices = s->slices;
+    b->s->deps = s->deps;
+    b->s->async = s->async;
+    memcpy(b->s->name, s->name, sizeof s->name);
+    memcpy(b->s->place, s->place, (size_t)s->stages * s->pipelines * sizeof *s->place);
+}
+
+int tui_add_fsdp(struct tu_sched **out, const struct tu_sched *base, uint32_t depth,
+                 struct tu_err *err)
+{
+    struct tui_build b;
+    uint32_t all = base->stages * base->pipelines;
+    uint32_t *left = tu_calloc(all, sizeof *left, err);
+    uint32_t *have = tu_alloc(2 * (size_t)depth, sizeof *have, err);
+    like(&b, base, err);
+    if (!left || !have)
+        b.code = TU_ENOMEM;
+    for (uint32_t r = 0; r < base->ranks && !b.code; r++)
+        for (size_t i = 0; i < base->n[r]; i++)
+            left[base->op[r][i].stage] +=
+                base->op[r][i].kind == TU_OP_B || base->op[r][i].kind == TU_OP_W;
+    for (uint32_t r = 0; r < base->ranks && !b.code; r++)
+        gather_rank(&b, base, r, depth, left, have, have + depth);
+    tu_free(left);
+    tu_free(have);
+    return tui_build_end(&b, out);
+}
+
+/* Transfers
+ * ------------------------------------------------------------------------------ */
+
+struct transfers {
+    const struct tu_sched *s;
+    struct tui_index x;
+    struct tui_build b;
+    uint8_t *done;  /* [ops] */
+    uint32_t *next; /* [ranks] */
+    bool late;
+};
+
+/* The RECV of an operation's input from another rank; false if it needs none. */
+static bool recv_of(const struct tu_sched *s, const struct tu_op *op, struct tu_op *recv)
+{
+    uint32_t k = tui_within(s, op->stage);
+    bool fwd = op->kind == TU_OP_F, bwd = op->kind == TU_OP_B || op->kind == TU_OP_I;
+    *recv = *op;
+    recv->flags = 0;
+    if (fwd && k && s->place[op->stage - 1] != s->place[op->stage])
+        recv->kind = TU_OP_RECV_F;
+    else if (bwd && k + 1 < s->stages && s->place[op->stage + 1] != s->place[op->stage])
+        recv->kind = TU_OP_RECV_B;
+    else
+        return false;
+    return true;
+}
+
+/* SEND here and, unless it is to stand before its consumer, RECV on the other rank. */
+static void send(struct transfers *t, uint32_t rank, const struct tu_op *op)
+{
+    const struct tu_sched *s = t->s;
+    bool fwd = op->kind == TU_OP_F;
+    uint32_t k = tui_within(s, op->stage), to = fwd ? op->stage + 1 : op->stage - 1;
+    if ((!fwd && op->kind != TU_OP_B && op->kind != TU_OP_I) ||
+        (fwd ? k + 1 == s->stages : k == 0) || s->place[to] == rank)
+        return;
+    struct tu_op message = *op;
+    message.flags = 0;
+    message.kind = fwd ? TU_OP_SEND_F : TU_OP_SEND_B;
+    tui_add_op(&t->b, rank, &message);
+    message.kind = fwd ? TU_OP_RECV_F : TU_OP_RECV_B;
+    message.stage = to;
+    if (!t->late)
+        tui_add_op(&t->b, s->place[to], &message);
+}
+
+static bool has_inputs(struct transfers *t, const struct tu_op *op)
+{
+    struct tui_need need[TUI_NEEDS];
+    unsigned n = tui_needs(&t->x, op, need);
+    for (unsigned i = 0; i < n; i++)
+        if (need[i].op == TUI_NONE || !t->done[need[i].op])
+            return false;
+    return true;
+}
+
+/* One operation (or pair) of a rank; false if its input is not there. */
+static bool visit(struct transfers *t, uint32_t rank)
+{
+    const struct tu_op *op = &t->s->op[rank][t->next[rank]];
+    unsigned n = op->flags & TU_OP_PAIRED ? 2 : 1;
+    struct tu_op recv;
+    for (unsigned i = 0; i < n; i++)
+        if (!has_inputs(t, op + i))
+            return false;
+    for (unsigned i = 0; i < n && t->late; i++)
+        if (recv_of(t->s, op + i, &recv))
+            tui_add_op(&t->b, rank, &recv);
+    for (unsigned i = 0; i < n; i++) {
+        tui_add_op(&t->b, rank, op + i);
+        t->done[t->x.base[rank] + t->next[rank]++] = 1;
+    }
+    for (unsigned i = 0; i < n; i++)
+        send(t, rank, op + i);
+    return true;
+}
+
+static int transfers(struct tu_sched **out, const struct tu_sched *s, bool late,
+                     struct tu_err *err)
+{
+    struct transfers t = {.s = s, .late = late};
+    size_t faults, left;
+    int rc = tui_index_make(&t.x, s, NULL, &faults, err);
+    like(&t.b, s, err);
+    t.done = tu_calloc(t.x.ops, 1, err);
+    t.next = tu_calloc(s->ranks, sizeof *t.next, err);
+    if (!rc && faults)
+        rc =
+            tu_fail(err, TU_EUSAGE, "lower: the schedule is not valid: run verify on it");
+    if (rc || !t.done || !t.next)
+        t.b.code = t.b.code ? t.b.code : rc ? rc : TU_ENOMEM;
+    left = t.x.ops;
+    while (left && !t.b.code) {
+        size_t before = left;
+        for (uint32_t r = 0; r < s->ranks; r++) {
+            uint32_t at = t.next[r];
+            if (at < s->n[r] && visit(&t, r))
+                left -= t.next[r] - at;
+        }
+        if (left == before)
+            t.b.code = tu_fail(err, TU_EUSAGE,
+                               "lower: the schedule deadlocks: run verify on it");
+    }
+    tui_index_release(&t.x);
+    tu_free(t.done);
+    tu_free(t.next);
+    return tui_build_end(&t.b, out);
+}
+
+int tu_sched_lower(struct tu_sched **out, const struct tu_sched *s,
+                   const struct tu_lower *how, struct tu_err *err)
+{
+    struct tu_sched *gathered = NULL;
+    *out = NULL;
+    for (uint32_t r = 0; r < s->ranks; r++)
+        for (size_t i = 0; i < s->n[r]; i++)
+            if (s->op[r][i].kind >= TU_OP_SEND_F && s->op[r][i].kind <= TU_OP_REDUCE)
+                return tu_fail(
+                    err, TU_EUSAGE,
+                    "lower: rank %u, position %zu: communication is written already", r,
+                    i);
+    int rc = how->depth ? tui_add_fsdp(&gathered, s, how->depth, err) : 0;
+    if (!rc)
+        rc = transfers(out, gathered ? gathered : s, how->late, err);
+    tu_sched_free(gathered);
+    return rc;
+}
+
+int tu_sched_strip(struct tu_sched **out, const struct tu_sched *s, struct tu_err *err)
+{
+    struct tui_build b;
+    like(&b, s, err);
+    for (uint32_t r = 0; r < s->ranks && !b.code; r++)
+        for (size_t i = 0; i < s->n[r]; i++)
+            if (s->op[r][i].kind < TU_OP_SEND_F || s->op[r][i].kind > TU_OP_REDUCE)
+                tui_add_op(&b, r, &s->op[r][i]);
+    return tui_build_end(&b, out);
+}

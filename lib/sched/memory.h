@@ -1,0 +1,17 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* memory.h: activation memory and weight versions of a simulated schedule. */
+#ifndef TUI_SCHED_MEMORY_H
+#define TUI_SCHED_MEMORY_H
+
+#include "tensorutils/sched.h"
+
+/* Fill peak, versions, staleness and mem_unit of a simulation whose times are known. */
+TU_MUST int tui_memory_peaks(struct tu_sim *r, const struct tu_sched *s,
+                             const struct tu_cost *c, struct tu_err *err);
+/* Memory of one chunk's activation in the cost's units, and of what W needs of it. */
+struct tui_mem {
+    int64_t unit, full, for_w, ckpt;
+};
+struct tui_mem tui_mem_of(const struct tu_cost *c, uint32_t chunks);
+
+#endif

@@ -1,0 +1,131 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* vsearch.c: the best V schedule among all building blocks of six slots under a memory
+ * cap.
+ *
+ * A block is given by the slots of rank 0 and by the step from rank to rank, which may
+ * change once along the ranks; blocks in which two operations of a rank share a slot are
+ * left out. Each is expanded (vgrid.c), simulated with the real times, and the shortest
+ * is kept. Source: Qi et al., "Pipeline Parallelism with Controllable Memory", 2024,
+ * appendix A. */
+#include "sched/vgrid.h"
+#include "sched/vsearch.h"
+
+#define PERIOD 6
+#define BLOCKS_MAX 4000 /* expanded at most; the order of enumeration is fixed */
+
+struct search {
+    const struct tu_sched_params *q;
+    struct tu_sched *best;
+    int64_t span;
+    uint32_t tried;
+    int64_t least_peak; /* over all blocks tried */
+};
+
+/* First slot at or after `from` that is congruent to `slot`. */
+static int32_t after(int32_t from, int32_t slot)
+{
+    int32_t d = (slot - from) % PERIOD;
+    return from + (d < 0 ? d + PERIOD : d);
+}
+
+/* Slots of micro-batch 0 on every rank; false when a rank has two operations in one slot.
+ */
+static bool block_of(int32_t (*block)[TUI_V_ROWS], uint32_t p, const int32_t first[4],
+                     const int32_t step[2], uint32_t turn)
+{
+    int32_t down = 0;
+    for (uint32_t r = 0; r < p; r++) {
+        block[r][TUI_V_F] = down;
+        down += r < turn ? step[0] : step[1];
+    }
+    /* The second chunk's F climbs one slot a rank from the last rank up to rank 0. */
+    int32_t up = (int32_t)p - 1;
+    int32_t top = after(block[p - 1][TUI_V_F] + 1 + up, first[TUI_V_F2]);
+    for (uint32_t r = 0; r < p; r++)
+        block[r][TUI_V_F2] = top - (int32_t)r;
+    int32_t back = after(top + 1, first[TUI_V_I2]);
+    for (uint32_t r = 0; r < p; r++)
+        block[r][TUI_V_I2] = back + block[r][TUI_V_F];
+    top = after(block[p - 1][TUI_V_I2] + 1 + up, first[TUI_V_I]);
+    for (uint32_t r = 0; r < p; r++)
+        block[r][TUI_V_I] = top - (int32_t)r;
+    for (uint32_t r = 0; r < p; r++) {
+        unsigned seen = 0;
+        for (int k = 0; k < TUI_V_ROWS; k++) {
+            unsigned bit = 1u << block[r][k] % PERIOD;
+            if (seen & bit)
+                return false;
+            seen |= bit;
+        }
+    }
+    return true;
+}
+
+static int try(struct search *s, const int32_t (*block)[TUI_V_ROWS], struct tu_err *err)
+{
+    struct tui_build b;
+    struct tu_sched *one = NULL;
+    struct tu_sim sim = {0};
+    size_t faults = 0;
+    tui_build_begin(&b, s->q->p, 2 * s->q->p, 1, s->q->m, err);
+    tui_place_snake(&b);
+    if (!b.code)
+        b.code = tui_v_expand(&b, block, err);
+    int rc = tui_build_end(&b, &one);
+    if (!rc)
+        rc = tu_sim_run(&sim, one, s->q->cost, NULL, &faults, err);
+    if (!rc && !faults) {
+        int64_t peak = 0;
+        for (uint32_t r = 0; r < s->q->p; r++)
+            peak = sim.peak[r] > peak ? sim.peak[r] : peak;
+        s->least_peak = peak < s->least_peak ? peak : s->least_peak;
+        if (peak <= s->q->cap && sim.span < s->span) {
+            struct tu_sched *old = s->best;
+            s->best = one;
+            s->span = sim.span;
+            one = old;
+        }
+    }
+    tu_sim_release(&sim);
+    tu_sched_free(one);
+    return rc;
+}
+
+static int blocks(struct search *s, int32_t (*block)[TUI_V_ROWS], const int32_t first[4],
+                  struct tu_err *err)
+{
+    for (int32_t a = 1; a < PERIOD; a++)
+        for (int32_t b = 1; b <= a; b++)
+            for (uint32_t turn = 1; turn < (a == b ? 2 : s->q->p); turn++) {
+                if (!block_of(block, s->q->p, first, (const int32_t[]){a, b}, turn))
+                    continue;
+                if (s->tried++ >= BLOCKS_MAX)
+                    return 0;
+                int rc = try(s, (const int32_t(*)[TUI_V_ROWS])block, err);
+                if (rc)
+                    return rc;
+            }
+    return 0;
+}
+
+int tui_search_v(struct tu_sched **out, const struct tu_sched_params *q,
+                 struct tu_err *err)
+{
+    struct search s = {.q = q, .span = INT64_MAX, .least_peak = INT64_MAX};
+    int32_t(*block)[TUI_V_ROWS] = tu_alloc(q->p, sizeof *block, err);
+    int rc = block ? 0 : TU_ENOMEM;
+    for (int32_t f2 = 1; f2 < PERIOD && !rc; f2++)
+        for (int32_t i2 = 1; i2 < PERIOD && !rc; i2++)
+            for (int32_t i = 1; i < PERIOD && !rc; i++)
+                if (f2 != i2 && f2 != i && i2 != i)
+                    rc = blocks(&s, block, (const int32_t[]){0, f2, i2, i}, err);
+    tu_free(block);
+    if (!rc && !s.best)
+        rc = tu_fail(err, TU_EUSAGE,
+                     "v-search: memory cap: %lld units: the least found is %lld",
+                     (long long)q->cap, (long long)s.least_peak);
+    if (rc)
+        tu_sched_free(s.best);
+    *out = rc ? NULL : s.best;
+    return rc;
+}
