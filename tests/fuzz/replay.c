@@ -2,8 +2,8 @@
 /* replay.c: main of a fuzz target without a fuzzer: each FILE, and each file of each
  * FOLDER, once.
  *
- * This makes a corpus an ordinary test; libFuzzer brings its own main. A target aborts
- * where something is wrong, so this ends with success when it ends at all. */
+ * This makes a corpus an ordinary test, one line of TAP per input; libFuzzer brings its own
+ * main. A target aborts where something is wrong: the last line then names the input. */
 #include <dirent.h>
 #include <errno.h>
 #include <stdint.h>
@@ -31,8 +31,10 @@ static int replay_file(const char *path, size_t n)
         fail(path);
         goto out;
     }
+    printf("# %s\n", path);
+    fflush(stdout);
     LLVMFuzzerTestOneInput(data, n);
-    count++;
+    printf("ok %u - %s\n", ++count, path);
     rc = 0;
 out:
     if (f)
@@ -69,6 +71,6 @@ int main(int argc, char **argv)
     int rc = 0;
     for (int i = 1; i < argc; i++)
         rc |= replay(argv[i]);
-    printf("%u inputs\n", count);
+    printf("1..%u\n", count);
     return rc || !count;
 }
