@@ -25,8 +25,11 @@ static bool pipe_was_default;
 static void on_signal(int sig)
 {
     for (size_t i = 0; i < TEMPORARIES; i++)
-        if (atomic_load(&temporary[i].alive) && unlink(temporary[i].path))
-            rmdir(temporary[i].path); /* a folder that is still empty */
+        if (atomic_load(&temporary[i].alive))
+            unlink(temporary[i].path);
+    for (size_t i = 0; i < TEMPORARIES; i++)
+        if (atomic_load(&temporary[i].alive))
+            rmdir(temporary[i].path); /* a folder, now that its files are gone */
     /* SA_RESETHAND restored the default; the signal is pending until we return. */
     raise(sig);
 }
