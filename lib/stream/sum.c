@@ -5,7 +5,7 @@
 #include "record.h"
 
 /* A round is at most this many blocks: bounds the checksums that are kept. */
-#define ROUND 256
+#define ROUND 512
 
 struct sum {
     struct tu_in *in;
