@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* header.c: one record's header, from bytes and to bytes, with every rule of B2-B5.
  *
- * The checks stand in the order of B8 and each sees only what the ones before it have proven:
- * nothing of a header is trusted before its checksum. The writer runs the same checks over the
- * bytes that it is about to write, so what is written can be read. */
+ * The checks stand in the order of B8 and each sees only what the ones before it have
+ * proven: nothing of a header is trusted before its checksum. The writer runs the same
+ * checks over the bytes that it is about to write, so what is written can be read. */
 #include <inttypes.h>
 #include <jansson.h>
 #include "record.h"
@@ -39,7 +39,7 @@ struct head {
     uint64_t *word;   /* [nwords], filled once the lengths are known to fit */
     const char *name; /* likewise */
     const char *meta;
-    json_t *json;     /* the parsed metadata, or NULL */
+    json_t *json; /* the parsed metadata, or NULL */
 };
 
 static uint32_t at_name(const struct head *h)
@@ -58,9 +58,10 @@ static uint32_t header_crc(const unsigned char *p, uint32_t header_len)
     return tu_crc32(crc, p + TUI_FIXED, header_len - TUI_FIXED);
 }
 
-/* Steps 2-5: what can be said from the fixed part -------------------------------------------- */
+/* Steps 2-5: what can be said from the fixed part ------------------------------------ */
 
-int tui_head_begin(const unsigned char *p, size_t n, uint32_t *header_len, struct tu_err *err)
+int tui_head_begin(const unsigned char *p, size_t n, uint32_t *header_len,
+                   struct tu_err *err)
 {
     if (memcmp(p, TU_STREAM_MAGIC, tu_min(n, TUI_MAGIC_LEN)))
         return tu_fail_at(err, TU_EMAGIC, 0, "%s", "");
@@ -72,7 +73,8 @@ int tui_head_begin(const unsigned char *p, size_t n, uint32_t *header_len, struc
     uint32_t len = tu_le32(p + AT_HEADER_LEN);
     if (len < TUI_FIXED || len % TU_STREAM_ALIGN)
         return tu_fail_at(err, TU_EHEADER, AT_HEADER_LEN,
-                          "header length %" PRIu32 " is not a positive multiple of 64", len);
+                          "header length %" PRIu32 " is not a positive multiple of 64",
+                          len);
     if (len > TUI_HEADER_MAX)
         return tu_fail_at(err, TU_ELIMIT, AT_HEADER_LEN,
                           "header of %" PRIu32 " bytes, the limit is 64 MiB", len);
@@ -80,18 +82,20 @@ int tui_head_begin(const unsigned char *p, size_t n, uint32_t *header_len, struc
     return 0;
 }
 
-/* Steps 8-15, in their order ------------------------------------------------------------------ */
+/* Steps 8-15, in their order --------------------------------------------------------- */
 
 static int check_limits(struct head *h, struct tu_err *err)
 {
     if (h->meta_len > TUI_META_MAX)
         return tu_fail_at(err, TU_ELIMIT, AT_META_LEN,
-                          "metadata of %" PRIu32 " bytes, the limit is 16 MiB", h->meta_len);
+                          "metadata of %" PRIu32 " bytes, the limit is 16 MiB",
+                          h->meta_len);
     if (h->nwords > TUI_WORDS_MAX)
-        return tu_fail_at(err, TU_ELIMIT, AT_NWORDS, "%" PRIu32 " dimensions, the limit is 64",
-                          h->nwords);
+        return tu_fail_at(err, TU_ELIMIT, AT_NWORDS,
+                          "%" PRIu32 " dimensions, the limit is 64", h->nwords);
     if (h->payload_len > TU_SIZE_MAX || h->raw_len > TU_SIZE_MAX)
-        return tu_fail_at(err, TU_ELIMIT, AT_PAYLOAD_LEN, "payload of 2^63 bytes or more");
+        return tu_fail_at(err, TU_ELIMIT, AT_PAYLOAD_LEN,
+                          "payload of 2^63 bytes or more");
     if (h->type == TU_REC_TENSOR)
         for (uint32_t i = 0; i < h->nwords && at_name(h) <= h->header_len; i++)
             if (tu_le64(h->p + TUI_FIXED + 8 * i) > TU_SIZE_MAX)
@@ -127,7 +131,8 @@ static int check_lengths(struct head *h, struct tu_err *err)
 static int check_flags(struct head *h, struct tu_err *err)
 {
     if (h->flags >> 8)
-        return tu_fail_at(err, TU_EFLAG, AT_FLAGS, "flags %04x must be understood and are not",
+        return tu_fail_at(err, TU_EFLAG, AT_FLAGS,
+                          "flags %04x must be understood and are not",
                           h->flags & 0xff00u);
     return 0;
 }
@@ -135,7 +140,7 @@ static int check_flags(struct head *h, struct tu_err *err)
 /* What a record of a known type may hold. */
 static const struct rule {
     uint16_t type;
-    bool text;    /* name, metadata */
+    bool text; /* name, metadata */
     bool payload;
     signed char words; /* exactly so many, -1: any */
     const char *name;
@@ -154,31 +159,35 @@ static int check_type(struct head *h, struct tu_err *err)
         if (rules[i].type == h->type)
             r = &rules[i];
     if (!r && !TU_REC_ANCILLARY(h->type))
-        return tu_fail_at(err, TU_ETYPE, AT_TYPE, "unknown critical record type %04x", h->type);
+        return tu_fail_at(err, TU_ETYPE, AT_TYPE, "unknown critical record type %04x",
+                          h->type);
     if (r && r->words >= 0 && h->nwords != (uint32_t)r->words)
-        return tu_fail_at(err, TU_EHEADER, AT_NWORDS, "%s with %" PRIu32 " words instead of %d",
-                          r->name, h->nwords, r->words);
+        return tu_fail_at(err, TU_EHEADER, AT_NWORDS,
+                          "%s with %" PRIu32 " words instead of %d", r->name, h->nwords,
+                          r->words);
     if (r && !r->text && (h->name_len || h->meta_len))
-        return tu_fail_at(err, TU_EHEADER, AT_META_LEN, "%s with a name or metadata", r->name);
+        return tu_fail_at(err, TU_EHEADER, AT_META_LEN, "%s with a name or metadata",
+                          r->name);
     if (r && !r->payload && (h->payload_len || h->raw_len))
         return tu_fail_at(err, TU_EHEADER, AT_PAYLOAD_LEN, "%s with a payload", r->name);
     if (h->type != TU_REC_TENSOR && (h->dtype || h->block_elems || h->block_bytes))
         return tu_fail_at(err, TU_EHEADER, AT_DTYPE, "%s with a dtype",
                           r ? r->name : "record that is no tensor");
     if (h->type == TU_REC_END && h->header_len != TUI_END_LEN)
-        return tu_fail_at(err, TU_EHEADER, AT_HEADER_LEN, "END of %" PRIu32 " bytes, not 128",
-                          h->header_len);
+        return tu_fail_at(err, TU_EHEADER, AT_HEADER_LEN,
+                          "END of %" PRIu32 " bytes, not 128", h->header_len);
     return 0;
 }
 
 static int check_codec(struct head *h, struct tu_err *err)
 {
     if (h->p[AT_CODEC])
-        return tu_fail_at(err, TU_ECODEC, AT_CODEC, "payload codec %u, only 0 (stored) is known",
-                          h->p[AT_CODEC]);
+        return tu_fail_at(err, TU_ECODEC, AT_CODEC,
+                          "payload codec %u, only 0 (stored) is known", h->p[AT_CODEC]);
     if (h->raw_len != h->payload_len)
         return tu_fail_at(err, TU_ESIZE, AT_RAW_LEN,
-                          "raw length %" PRIu64 " of a stored payload of %" PRIu64 " bytes",
+                          "raw length %" PRIu64 " of a stored payload of %" PRIu64
+                          " bytes",
                           h->raw_len, h->payload_len);
     return 0;
 }
@@ -189,9 +198,10 @@ static int check_name(struct head *h, struct tu_err *err)
         return tu_fail_at(err, TU_ENAME, AT_NAME_LEN, "tensor without a name");
     size_t bad = tu_name_check(h->name, h->name_len);
     if (bad < h->name_len)
-        return tu_fail_at(err, TU_ENAME, at_name(h) + bad,
-                          "name with a control byte or ill-formed UTF-8 (byte %02x at %zu)",
-                          (unsigned char)h->name[bad], bad);
+        return tu_fail_at(
+            err, TU_ENAME, at_name(h) + bad,
+            "name with a control byte or ill-formed UTF-8 (byte %02x at %zu)",
+            (unsigned char)h->name[bad], bad);
     return 0;
 }
 
@@ -222,11 +232,10 @@ static int check_dtype(struct head *h, struct tu_err *err)
     if (!h->dtype)
         return tu_fail_at(err, TU_EDTYPE, AT_DTYPE, "tensor without a dtype");
     if (d && (h->block_elems != d->block_elems || h->block_bytes != d->block_bytes))
-        return tu_fail_at(err, TU_EDTYPE, AT_BLOCK_ELEMS,
-                          "%s in blocks of %" PRIu32 " elements and %" PRIu32
-                          " bytes, not %u and %u",
-                          d->name, h->block_elems, h->block_bytes, d->block_elems,
-                          d->block_bytes);
+        return tu_fail_at(
+            err, TU_EDTYPE, AT_BLOCK_ELEMS,
+            "%s in blocks of %" PRIu32 " elements and %" PRIu32 " bytes, not %u and %u",
+            d->name, h->block_elems, h->block_bytes, d->block_elems, d->block_bytes);
     if (!h->block_elems || !h->block_bytes)
         return tu_fail_at(err, TU_EDTYPE, AT_BLOCK_ELEMS, "dtype %s with an empty block",
                           tu_dtype_text(h->dtype, text));
@@ -253,7 +262,8 @@ static int check_sizes(struct head *h, struct tu_err *err)
     if (h->dtype >= TU_DTYPE_GGML && h->dtype < TU_DTYPE_PRIVATE &&
         (!h->nwords || h->word[h->nwords - 1] % h->block_elems))
         return tu_fail_at(err, TU_ESIZE, AT_BLOCK_ELEMS,
-                          "last dimension is not a multiple of the block of %" PRIu32 " elements",
+                          "last dimension is not a multiple of the block of %" PRIu32
+                          " elements",
                           h->block_elems);
     if (tu_mul_over(tu_ceil_div(elements, h->block_elems), h->block_bytes, &bytes) ||
         bytes != h->payload_len) {
@@ -263,8 +273,9 @@ static int check_sizes(struct head *h, struct tu_err *err)
             tu_buf_reset(&shape);
         char text[8];
         rc = tu_fail_at(err, TU_ESIZE, AT_PAYLOAD_LEN,
-                        "payload of %" PRIu64 " bytes does not fit %s %.120s", h->payload_len,
-                        tu_dtype_text(h->dtype, text), shape.n ? shape.data : "");
+                        "payload of %" PRIu64 " bytes does not fit %s %.120s",
+                        h->payload_len, tu_dtype_text(h->dtype, text),
+                        shape.n ? shape.data : "");
         tu_buf_release(&shape);
         return rc;
     }
@@ -284,8 +295,8 @@ static int (*const checks[])(struct head *h, struct tu_err *err) = {
 };
 
 /* Take p apart and run the checks. The words go to word[TUI_WORDS_MAX]. */
-static int examine(struct head *h, const unsigned char *p, uint32_t header_len, uint64_t *word,
-                   struct tu_err *err)
+static int examine(struct head *h, const unsigned char *p, uint32_t header_len,
+                   uint64_t *word, struct tu_err *err)
 {
     *h = (struct head){
         .p = p,
@@ -321,8 +332,8 @@ int tui_head_finish(struct tui_record *out, const unsigned char *p, uint32_t hea
     const uint32_t stored = tu_le32(p + AT_CRC), computed = header_crc(p, header_len);
     if (stored != computed)
         return tu_fail_at(err, TU_EHCRC, AT_CRC,
-                          "header checksum mismatch (stored %08" PRIx32 ", computed %08" PRIx32
-                          ")",
+                          "header checksum mismatch (stored %08" PRIx32
+                          ", computed %08" PRIx32 ")",
                           stored, computed);
     struct head h;
     int rc = examine(&h, p, header_len, out->word, err);
@@ -352,7 +363,7 @@ int tui_head_finish(struct tui_record *out, const unsigned char *p, uint32_t hea
     return 0;
 }
 
-/* To bytes ------------------------------------------------------------------------------------- */
+/* To bytes --------------------------------------------------------------------------- */
 
 static void put_fixed(unsigned char *p, const struct tu_record *rec, uint32_t header_len)
 {
@@ -381,12 +392,14 @@ int tui_head_len(const struct tu_record *rec, uint32_t *header_len, struct tu_er
         return tu_fail(err, TU_ELIMIT, "metadata of %zu bytes, the limit is 16 MiB",
                        rec->meta_len);
     if (rec->nwords > TUI_WORDS_MAX)
-        return tu_fail(err, TU_ELIMIT, "%" PRIu32 " dimensions, the limit is 64", rec->nwords);
+        return tu_fail(err, TU_ELIMIT, "%" PRIu32 " dimensions, the limit is 64",
+                       rec->nwords);
     if (rec->dtype > UINT16_MAX)
         return tu_fail(err, TU_EDTYPE, "dtype code %#" PRIx32 " does not fit 16 bits",
                        rec->dtype);
-    *header_len = (uint32_t)tu_align(
-        TUI_FIXED + 8 * (uint64_t)rec->nwords + rec->name_len + rec->meta_len, TU_STREAM_ALIGN);
+    *header_len = (uint32_t)tu_align(TUI_FIXED + 8 * (uint64_t)rec->nwords +
+                                         rec->name_len + rec->meta_len,
+                                     TU_STREAM_ALIGN);
     return 0;
 }
 

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* index.c: random access to a stream in a file.
  *
- * Opening hops from header to header with the sequential reader, which seeks over the payloads.
- * Names and shapes stand in the headers, so each has to be read whether there is an INDEX or not;
- * an INDEX is therefore compared with what is found and never believed: a file cannot show one
- * list of tensors here and another to who reads it from the front. After that, positional reads. */
+ * Opening hops from header to header with the sequential reader, which seeks over the
+ * payloads. Names and shapes stand in the headers, so each has to be read whether there
+ * is an INDEX or not; an INDEX is therefore compared with what is found and never
+ * believed: a file cannot show one list of tensors here and another to who reads it from
+ * the front. After that, positional reads. */
 #include <inttypes.h>
 #include "reader.h"
 
@@ -23,16 +24,18 @@ struct tu_stream_index {
 };
 
 /* Copy what the reader lends. */
-static int add(struct tu_stream_index *x, const struct tu_reader *r, const struct tu_record *rec,
-               struct tu_err *err)
+static int add(struct tu_stream_index *x, const struct tu_reader *r,
+               const struct tu_record *rec, struct tu_err *err)
 {
     int rc = TU_GROW(&x->item, &x->cap, x->n, err);
     if (rc)
         return rc;
     struct item *it = &x->item[x->n];
-    uint64_t *dim = tu_arena_alloc(x->arena, rec->nwords ? rec->nwords : 1, sizeof *dim, err);
+    uint64_t *dim =
+        tu_arena_alloc(x->arena, rec->nwords ? rec->nwords : 1, sizeof *dim, err);
     char *name = tu_arena_text(x->arena, rec->name, rec->name_len, err);
-    char *meta = rec->meta_len ? tu_arena_text(x->arena, rec->meta, rec->meta_len, err) : NULL;
+    char *meta =
+        rec->meta_len ? tu_arena_text(x->arena, rec->meta, rec->meta_len, err) : NULL;
     if (!dim || !name || (rec->meta_len && !meta))
         return TU_ENOMEM;
     if (rec->nwords)
@@ -120,8 +123,8 @@ uint64_t tu_index_segments(const struct tu_stream_index *x)
     return x->segments;
 }
 
-int tu_index_read(const struct tu_stream_index *x, size_t i, uint64_t off, void *buf, size_t n,
-                  struct tu_err *err)
+int tu_index_read(const struct tu_stream_index *x, size_t i, uint64_t off, void *buf,
+                  size_t n, struct tu_err *err)
 {
     if (i >= x->n || off > x->item[i].entry.payload_len ||
         n > x->item[i].entry.payload_len - off)
@@ -130,8 +133,8 @@ int tu_index_read(const struct tu_stream_index *x, size_t i, uint64_t off, void 
 }
 
 /* Payload, padding and trailer of an item against each other. */
-static int verify(const struct tu_stream_index *x, const struct item *it, struct tu_pool *pool,
-                  struct tu_err *err)
+static int verify(const struct tu_stream_index *x, const struct item *it,
+                  struct tu_pool *pool, struct tu_err *err)
 {
     const struct tu_index_entry *e = &it->entry;
     const struct tu_record rec = {.header_len = it->header_len,

@@ -4,6 +4,8 @@
  * Only for a helpful message: the answer to "is this a stream" is the magic alone. */
 #include "record.h"
 
+#define DAMAGED "a tensor stream damaged by a text-mode transfer ("
+
 static const struct {
     const char *start;
     unsigned n;
@@ -11,13 +13,13 @@ static const struct {
 } foreign[] = {
 #define ROW(bytes, what) {bytes, sizeof bytes - 1, what}
     /* The magic's own bytes after a transfer that meant well. */
-    ROW("\x89TNS\n", "a tensor stream damaged by a text-mode transfer (CR LF became LF)"),
-    ROW("\x89TNS\r\r\n", "a tensor stream damaged by a text-mode transfer (LF became CR LF)"),
-    ROW("\x89TNS\r\r", "a tensor stream damaged by a text-mode transfer (LF became CR)"),
-    ROW("\x89TNS\n\n", "a tensor stream damaged by a text-mode transfer (CR became LF)"),
-    ROW("\tTNS", "a tensor stream damaged by a text-mode transfer (eighth bits cleared)"),
-    ROW("\xc2\x89TNS", "a tensor stream damaged by a text-mode transfer (recoded to UTF-8)"),
-    ROW("\xef\xbf\xbdTNS", "a tensor stream damaged by a text-mode transfer (recoded to UTF-8)"),
+    ROW("\x89TNS\n", DAMAGED "CR LF became LF)"),
+    ROW("\x89TNS\r\r\n", DAMAGED "LF became CR LF)"),
+    ROW("\x89TNS\r\r", DAMAGED "LF became CR)"),
+    ROW("\x89TNS\n\n", DAMAGED "CR became LF)"),
+    ROW("\tTNS", DAMAGED "eighth bits cleared)"),
+    ROW("\xc2\x89TNS", DAMAGED "recoded to UTF-8)"),
+    ROW("\xef\xbf\xbdTNS", DAMAGED "recoded to UTF-8)"),
     /* Formats that tns-import takes. */
     ROW("\x93NUMPY", "a .npy file (see tns-import)"),
     ROW("PK\3\4", "a zip archive, as .npz and torch files are (see tns-import)"),

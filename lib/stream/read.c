@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* read.c: the sequential reader: records in order, payloads in chunks, every check of B8.
  *
- * A record is open while its payload or trailer is unread; closing it compares padding, trailer
- * and checksum and enters it into its segment's books. The first failure sticks. */
+ * A record is open while its payload or trailer is unread; closing it compares padding,
+ * trailer and checksum and enters it into its segment's books. The first failure
+ * sticks. */
 #include <inttypes.h>
 #include "reader.h"
 
-#define HEADER_STEP ((size_t)1 << 20) /* a header's memory grows by this as it arrives */
+#define HEADER_STEP ((size_t)1 << 20) /* a header's memory grows so as it arrives */
 #define LOAD_STEP ((uint64_t)1 << 20)
 
 int tu_reader_new(struct tu_reader **out, struct tu_in *in, unsigned flags,
@@ -55,7 +56,8 @@ static int again(const struct tu_reader *r, struct tu_err *err)
     return r->err.code;
 }
 
-/* Keep the failure that r->err describes and give it to the caller. rec: the record to name. */
+/* Keep the failure that r->err describes and give it to the caller. rec: the record to
+ * name. */
 static int stick(struct tu_reader *r, const struct tu_record *rec, uint64_t offset,
                  struct tu_err *err)
 {
@@ -70,7 +72,7 @@ static int stick_here(struct tu_reader *r, struct tu_err *err)
     return stick(r, &r->cur.rec, r->cur.rec.offset, err);
 }
 
-/* Headers -------------------------------------------------------------------------------------- */
+/* Headers ---------------------------------------------------------------------------- */
 
 /* What arrived does not begin with the magic. */
 static int no_magic(struct tu_reader *r, const unsigned char *p, size_t n)
@@ -80,8 +82,9 @@ static int no_magic(struct tu_reader *r, const unsigned char *p, size_t n)
         return tu_fail_at(&r->err, TU_EMAGIC, 0, "not a tensor stream%s%s",
                           guess ? ": looks like " : "", guess ? guess : "");
     if (r->at == TUI_AT_END)
-        return tu_fail_at(&r->err, TU_EGARBAGE, 0, "bytes after the end that are no record%s%s",
-                          guess ? ": " : "", guess ? guess : "");
+        return tu_fail_at(&r->err, TU_EGARBAGE, 0,
+                          "bytes after the end that are no record%s%s", guess ? ": " : "",
+                          guess ? guess : "");
     return tu_fail_at(&r->err, TU_EMAGIC, 0, "no record begins here");
 }
 
@@ -93,7 +96,8 @@ static int no_record(struct tu_reader *r)
         return 0;
     }
     if (r->at == TUI_AT_START)
-        return tu_fail_at(&r->err, TU_EEMPTY, 0, "no data at all, not even an END record");
+        return tu_fail_at(&r->err, TU_EEMPTY, 0,
+                          "no data at all, not even an END record");
     return tu_fail_at(&r->err, TU_ENOEND, 0, "input ends without an END record");
 }
 
@@ -140,13 +144,16 @@ static int check_strict(struct tu_reader *r)
     if (rec->type == TU_REC_PAD && r->flags & TU_READER_STRICT)
         for (uint32_t i = TUI_FIXED; i < rec->header_len; i++)
             if (r->head.data[i])
-                return tu_fail_at(&r->err, TU_EPAD, i, "PAD with a byte that is not zero");
+                return tu_fail_at(&r->err, TU_EPAD, i,
+                                  "PAD with a byte that is not zero");
     if (rec->type == TU_REC_INDEX && compares_index(r) &&
-        (rec->payload_len != r->seg.entry.n || rec->word[0] != r->seg.entry.n / TUI_INDEX_ENTRY))
+        (rec->payload_len != r->seg.entry.n ||
+         rec->word[0] != r->seg.entry.n / TUI_INDEX_ENTRY))
         return tu_fail_at(&r->err, TU_EINDEX, TUI_FIXED,
                           "INDEX of %" PRIu64 " entries in %" PRIu64
                           " bytes after %zu tensors and metadata records",
-                          rec->word[0], rec->payload_len, r->seg.entry.n / TUI_INDEX_ENTRY);
+                          rec->word[0], rec->payload_len,
+                          r->seg.entry.n / TUI_INDEX_ENTRY);
     return 0;
 }
 
@@ -158,7 +165,8 @@ static int end_segment(struct tu_reader *r)
     if (rc)
         return rc;
     if (compares_index(r) && r->seg.index != TUI_NO_INDEX && r->seg.entry.n != r->indexed)
-        return tu_fail_at(&r->err, TU_EINDEX, 0, "records after the INDEX that should list them");
+        return tu_fail_at(&r->err, TU_EINDEX, 0,
+                          "records after the INDEX that should list them");
     tui_segment_begin(&r->seg, r->seg.number + 1, r->next);
     r->indexed = 0;
     r->damaged = false;
@@ -166,9 +174,9 @@ static int end_segment(struct tu_reader *r)
     return 0;
 }
 
-/* Payloads ------------------------------------------------------------------------------------- */
+/* Payloads --------------------------------------------------------------------------- */
 
-/* Bytes of the payload that went by: what must be known of them besides their checksum. */
+/* Bytes of the payload that went by: what must be known of them besides the checksum. */
 static int see(struct tu_reader *r, const unsigned char *p, size_t n)
 {
     const uint64_t at = r->cur.rec.payload_len - r->left;
@@ -190,7 +198,8 @@ static int truncated(struct tu_reader *r, uint64_t missing)
 {
     const struct tu_record *rec = &r->cur.rec;
     return tu_fail_at(&r->err, TU_ETRUNC, rec->header_len + rec->payload_len - missing,
-                      "ends inside the payload, %" PRIu64 " of %" PRIu64 " bytes are missing",
+                      "ends inside the payload, %" PRIu64 " of %" PRIu64
+                      " bytes are missing",
                       missing, rec->payload_len);
 }
 
@@ -225,7 +234,8 @@ static int skip_by_sum(struct tu_reader *r)
     uint64_t skipped;
     if (!bulk)
         return 0;
-    int rc = tui_sum(r->in, tu_in_pos(r->in), bulk, NULL, r->scratch, r->pool, &r->crc, &r->err);
+    int rc = tui_sum(r->in, tu_in_pos(r->in), bulk, NULL, r->scratch, r->pool, &r->crc,
+                     &r->err);
     if (!rc)
         rc = tu_in_skip(r->in, bulk, &skipped, &r->err);
     r->left -= rc ? 0 : bulk;
@@ -256,7 +266,8 @@ static int skip_payload(struct tu_reader *r)
     }
     int rc = file && !ordered && r->left > TUI_BLOCK ? skip_by_sum(r) : 0;
     while (!rc && r->left)
-        rc = take(r, r->scratch, (size_t)tu_min(r->left, tu_pool_size(r->pool) * TUI_BLOCK));
+        rc = take(r, r->scratch,
+                  (size_t)tu_min(r->left, tu_pool_size(r->pool) * TUI_BLOCK));
     return rc;
 }
 
@@ -294,7 +305,8 @@ static int close_record(struct tu_reader *r)
         if ((rc = tu_in_read(r->in, rest, n, &got, &r->err)))
             return rc;
         if (got < n)
-            return tu_fail_at(&r->err, TU_ETRUNC, rec->header_len + rec->payload_len + got,
+            return tu_fail_at(&r->err, TU_ETRUNC,
+                              rec->header_len + rec->payload_len + got,
                               "ends inside the trailer of a payload");
         rc = tui_trailer_check(rec, rest, r->whole ? &r->crc : NULL, &r->err);
         rec->payload_crc = tu_le32(rest + n - TUI_TRAILER);
@@ -310,9 +322,9 @@ static int close_record(struct tu_reader *r)
     return rc;
 }
 
-/* Records -------------------------------------------------------------------------------------- */
+/* Records ---------------------------------------------------------------------------- */
 
-/* One step to the next record of whatever type; cur is set unless the input ended well. */
+/* One step to the next record of whatever type; cur is set unless the input ended. */
 static int advance(struct tu_reader *r, struct tu_err *err)
 {
     if (r->open && (skip_payload(r) || close_record(r)))
@@ -362,7 +374,8 @@ int tu_reader_next(struct tu_reader *r, const struct tu_record **rec, struct tu_
     return 0;
 }
 
-int tu_reader_read(struct tu_reader *r, void *buf, size_t n, size_t *got, struct tu_err *err)
+int tu_reader_read(struct tu_reader *r, void *buf, size_t n, size_t *got,
+                   struct tu_err *err)
 {
     *got = 0;
     if (r->err.code)
@@ -383,10 +396,10 @@ int tu_reader_skip(struct tu_reader *r, struct tu_err *err)
     return r->open && (skip_payload(r) || close_record(r)) ? stick_here(r, err) : 0;
 }
 
-/* Memory for the rest of a payload: at once where the file is seen to hold it, else doubled as it
- * arrives. */
-static int grow_load(struct tu_reader *r, unsigned char **data, uint64_t have, uint64_t *cap,
-                     struct tu_err *err)
+/* Memory for the rest of a payload: at once where the file is seen to hold it, else
+ * doubled as it arrives. */
+static int grow_load(struct tu_reader *r, unsigned char **data, uint64_t have,
+                     uint64_t *cap, struct tu_err *err)
 {
     const uint64_t want = have + r->left;
     uint64_t size = *cap ? *cap * 2 : LOAD_STEP;
@@ -415,7 +428,8 @@ int tu_reader_load(struct tu_reader *r, uint64_t max, void **data, struct tu_err
     if (!r->err.code && r->open && r->left > max) {
         struct tu_err over;
         tu_fail_at(&over, TU_ELIMIT, r->cur.rec.header_len,
-                   "payload of %" PRIu64 " bytes, at most %" PRIu64 " are taken into memory",
+                   "payload of %" PRIu64 " bytes, at most %" PRIu64
+                   " are taken into memory",
                    r->left, max);
         tui_blame(&over, tu_in_name(r->in), r->number, r->cur.rec.offset, &r->cur.rec);
         if (err)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* reader.h: the reader's state, for the files that read: read.c, recover.c, index.c, and the writer
- * that copies a record as it stands. */
+/* reader.h: the reader's state, for the files that read: read.c, recover.c, index.c, and
+ * the writer that copies a record as it stands. */
 #ifndef LIB_STREAM_READER_H
 #define LIB_STREAM_READER_H
 
@@ -19,19 +19,19 @@ struct tu_reader {
     unsigned flags;
     enum tui_reader_at at;
     struct tui_record cur;
-    bool open;            /* cur's payload and trailer are not finished */
-    bool framed;          /* cur was seen to end where its header says */
-    bool damaged;         /* a recovery left gaps in the books of this segment */
-    uint64_t number;      /* of cur from the stream's start */
-    uint64_t next;        /* offset of the record after cur */
-    uint64_t bad;         /* offset of the record that failed */
-    uint64_t left;        /* payload bytes not read yet */
-    bool whole;           /* each of them so far went through crc */
+    bool open;       /* cur's payload and trailer are not finished */
+    bool framed;     /* cur was seen to end where its header says */
+    bool damaged;    /* a recovery left gaps in the books of this segment */
+    uint64_t number; /* of cur from the stream's start */
+    uint64_t next;   /* offset of the record after cur */
+    uint64_t bad;    /* offset of the record that failed */
+    uint64_t left;   /* payload bytes not read yet */
+    bool whole;      /* each of them so far went through crc */
     uint32_t crc;
     unsigned char tail[4]; /* the last payload bytes that passed */
     struct tu_buf head;    /* the header as it stands */
     struct tui_segment seg;
-    size_t indexed;        /* bytes of seg.entry that its last INDEX has listed */
+    size_t indexed;         /* bytes of seg.entry that its last INDEX has listed */
     unsigned char *scratch; /* tu_pool_size × TUI_BLOCK, made at the first skip */
     struct tu_err err;      /* the first failure, repeated from then on */
 };

@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* recover.c: after damage, the next record that can be believed.
  *
- * Every record begins at a multiple of 64, so the magic is looked for there; a header counts when
- * its checksum is right. For tns-check --recover: nothing else may go on after an error. */
+ * Every record begins at a multiple of 64, so the magic is looked for there; a header
+ * counts when its checksum is right. For tns-check --recover: nothing else may go on
+ * after an error. */
 #include "reader.h"
 
 #define WINDOW ((size_t)1 << 20)
 
-/* The search, and how many bytes of headers it may still sum: a file full of magics that claim
- * long headers must not cost the square of its length. */
+/* The search, and how many bytes of headers it may still sum: a file full of magics that
+ * claim long headers must not cost the square of its length. */
 struct search {
     struct tu_reader *r;
     unsigned char *window;
@@ -35,12 +36,14 @@ static int believe(struct search *s, uint64_t off, const unsigned char *p, bool 
     return rc;
 }
 
-static int find(struct search *s, uint64_t off, uint64_t *at, bool *found, struct tu_err *err)
+static int find(struct search *s, uint64_t off, uint64_t *at, bool *found,
+                struct tu_err *err)
 {
     const uint64_t size = tu_in_size(s->r->in);
     *found = false;
     while (off < size && size - off >= TUI_FIXED) {
-        const size_t n = (size_t)tu_min(WINDOW, (size - off) & ~(uint64_t)(TUI_FIXED - 1));
+        const size_t n =
+            (size_t)tu_min(WINDOW, (size - off) & ~(uint64_t)(TUI_FIXED - 1));
         int rc = tu_in_pread(s->r->in, off, s->window, n, err);
         s->budget += n;
         for (size_t i = 0; !rc && !*found && i < n; i += TUI_FIXED) {
@@ -54,7 +57,8 @@ static int find(struct search *s, uint64_t off, uint64_t *at, bool *found, struc
     return 0;
 }
 
-int tu_reader_recover(struct tu_reader *r, bool *found, uint64_t *skipped, struct tu_err *err)
+int tu_reader_recover(struct tu_reader *r, bool *found, uint64_t *skipped,
+                      struct tu_err *err)
 {
     struct search s = {.r = r, .budget = TUI_HEADER_MAX};
     uint64_t at = 0;
@@ -68,8 +72,8 @@ int tu_reader_recover(struct tu_reader *r, bool *found, uint64_t *skipped, struc
     s.window = tu_alloc(WINDOW, 1, err);
     if (!s.window)
         return TU_ENOMEM;
-    /* Behind a record that ended where it should the next one begins; else anywhere behind the
-     * start of the damage. */
+    /* Behind a record that ended where it should the next one begins; else anywhere
+     * behind the start of the damage. */
     const uint64_t from = r->framed ? r->next : r->bad + TUI_FIXED;
     int rc = find(&s, from, &at, found, err);
     if (!rc && *found)

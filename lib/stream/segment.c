@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* segment.c: what END says about the records before it, kept while they pass (B3, B8 step 17),
- * and how a record is named in a message. */
+/* segment.c: what END says about the records before it, kept while they pass (B3, B8 step
+ * 17), and how a record is named in a message. */
 #include <inttypes.h>
 #include "record.h"
 
@@ -31,7 +31,8 @@ static int list(struct tui_segment *s, const struct tu_record *rec, struct tu_er
     return 0;
 }
 
-int tui_segment_add(struct tui_segment *s, const struct tu_record *rec, struct tu_err *err)
+int tui_segment_add(struct tui_segment *s, const struct tu_record *rec,
+                    struct tu_err *err)
 {
     if (s->list && (rec->type == TU_REC_TENSOR || rec->type == TU_REC_META)) {
         int rc = list(s, rec, err);
@@ -72,10 +73,11 @@ int tui_segment_end(const struct tui_segment *s, const struct tu_record *end,
             continue; /* an INDEX may be left unannounced */
         const uint64_t at = TUI_FIXED + 8 * i;
         if (i == TUI_END_DIGEST)
-            return tu_fail_at(err, TU_EEND, at,
-                              "digest mismatch: records were changed, dropped or reordered "
-                              "(stored %08" PRIx64 ", computed %08" PRIx64 ")",
-                              check[i].said, check[i].is);
+            return tu_fail_at(
+                err, TU_EEND, at,
+                "digest mismatch: records were changed, dropped or reordered "
+                "(stored %08" PRIx64 ", computed %08" PRIx64 ")",
+                check[i].said, check[i].is);
         return tu_fail_at(err, TU_EEND, at,
                           "%s is %" PRIu64 ", but the records before END give %" PRIu64,
                           check[i].what, check[i].said, check[i].is);
@@ -98,7 +100,8 @@ int tui_blame(struct tu_err *err, const char *file, uint64_t number, uint64_t of
     if (rec && rec->type == TU_REC_END)
         return tu_err_prefix(err, "%s: END at byte %" PRIu64, file, offset);
     if (!rec || !rec->name_len)
-        return tu_err_prefix(err, "%s: record %" PRIu64 " at byte %" PRIu64, file, number, offset);
-    return tu_err_prefix(err, "%s: record %" PRIu64 " '%s' at byte %" PRIu64, file, number,
-                         tu_text_short(rec->name, rec->name_len, name), offset);
+        return tu_err_prefix(err, "%s: record %" PRIu64 " at byte %" PRIu64, file, number,
+                             offset);
+    return tu_err_prefix(err, "%s: record %" PRIu64 " '%s' at byte %" PRIu64, file,
+                         number, tu_text_short(rec->name, rec->name_len, name), offset);
 }

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* shard.c: the rules of the metadata keys `shard` and `flat` (B4): a piece lies inside its whole,
- * and mesh, coordinates and placements agree.
+/* shard.c: the rules of the metadata keys `shard` and `flat` (B4): a piece lies inside
+ * its whole, and mesh, coordinates and placements agree.
  *
  * Not for computing with shards: that is another room's work. */
 #include <inttypes.h>
 #include <jansson.h>
 #include "record.h"
 
-/* A count: a whole number ≥ 0, or its decimal text (what integers beyond 2^53 are written as). */
+/* A count: a whole number ≥ 0, or its decimal text (what integers beyond 2^53 are written
+ * as). */
 static bool count_of(const json_t *v, uint64_t *out)
 {
     if (json_is_integer(v)) {
@@ -24,16 +25,18 @@ static int bad(struct tu_err *err, const char *what)
 }
 
 /* global and offset against the shape. */
-static int check_box(const json_t *shard, const uint64_t *dim, unsigned rank, struct tu_err *err)
+static int check_box(const json_t *shard, const uint64_t *dim, unsigned rank,
+                     struct tu_err *err)
 {
     const json_t *global = json_object_get(shard, "global");
     const json_t *offset = json_object_get(shard, "offset");
     if (!json_is_array(global) || !json_is_array(offset))
         return bad(err, "shard without the lists global and offset");
     if (json_array_size(global) != rank || json_array_size(offset) != rank)
-        return tu_fail(err, TU_ESHARD,
-                       "shard with %zu global sizes and %zu offsets of a tensor of rank %u",
-                       json_array_size(global), json_array_size(offset), rank);
+        return tu_fail(
+            err, TU_ESHARD,
+            "shard with %zu global sizes and %zu offsets of a tensor of rank %u",
+            json_array_size(global), json_array_size(offset), rank);
     for (unsigned i = 0; i < rank; i++) {
         const json_t *g = json_array_get(global, i);
         uint64_t whole = TU_SIZE_MAX, from, to;
@@ -58,9 +61,10 @@ static int check_mesh(const json_t *mesh, json_t *axes, struct tu_err *err)
         const json_t *axis = json_array_get(mesh, i);
         const char *name = json_string_value(json_array_get(axis, 0));
         uint64_t size;
-        if (!name || json_array_size(axis) != 2 || !count_of(json_array_get(axis, 1), &size) ||
-            !size)
-            return tu_fail(err, TU_ESHARD, "shard: mesh axis %zu is not [\"NAME\",SIZE]", i);
+        if (!name || json_array_size(axis) != 2 ||
+            !count_of(json_array_get(axis, 1), &size) || !size)
+            return tu_fail(err, TU_ESHARD, "shard: mesh axis %zu is not [\"NAME\",SIZE]",
+                           i);
         if (json_object_get(axes, name))
             return tu_fail(err, TU_ESHARD, "shard: mesh has two axes '%.40s'", name);
         if (json_object_set_new(axes, name, json_true()))
@@ -77,14 +81,16 @@ static int check_coord(const json_t *coord, const json_t *mesh, struct tu_err *e
         uint64_t at, size = 0;
         if (!count_of(json_array_get(coord, i), &at) ||
             !count_of(json_array_get(json_array_get(mesh, i), 1), &size) || at >= size)
-            return tu_fail(err, TU_ESHARD, "shard: coord of axis %zu is not below its size %" PRIu64,
-                           i, size);
+            return tu_fail(err, TU_ESHARD,
+                           "shard: coord of axis %zu is not below its size %" PRIu64, i,
+                           size);
     }
     return 0;
 }
 
 /* A list of axes of the mesh, each used once in place and partial together. */
-static int use_axes(const json_t *list, json_t *axes, const char *what, struct tu_err *err)
+static int use_axes(const json_t *list, json_t *axes, const char *what,
+                    struct tu_err *err)
 {
     if (!json_is_array(list))
         return tu_fail(err, TU_ESHARD, "shard: %s is not a list of axes", what);
@@ -92,7 +98,8 @@ static int use_axes(const json_t *list, json_t *axes, const char *what, struct t
         const char *name = json_string_value(json_array_get(list, i));
         const json_t *unused = name ? json_object_get(axes, name) : NULL;
         if (!unused)
-            return tu_fail(err, TU_ESHARD, "shard: %s names an axis that is not in mesh", what);
+            return tu_fail(err, TU_ESHARD, "shard: %s names an axis that is not in mesh",
+                           what);
         if (!json_is_true(unused))
             return tu_fail(err, TU_ESHARD, "shard: axis '%.40s' is used twice", name);
         if (json_object_set_new(axes, name, json_false()))
@@ -101,7 +108,8 @@ static int use_axes(const json_t *list, json_t *axes, const char *what, struct t
     return 0;
 }
 
-static int check_place(const json_t *place, unsigned rank, json_t *axes, struct tu_err *err)
+static int check_place(const json_t *place, unsigned rank, json_t *axes,
+                       struct tu_err *err)
 {
     if (!json_is_array(place) || json_array_size(place) != rank)
         return bad(err, "shard: place is not one list of axes for each dimension");
@@ -137,7 +145,8 @@ static int check_shard(const json_t *shard, const uint64_t *dim, unsigned rank,
 }
 
 /* flat: {"global":[…],"range":[begin,end]} of a record of shape [end - begin]. */
-static int check_flat(const json_t *flat, const uint64_t *dim, unsigned rank, struct tu_err *err)
+static int check_flat(const json_t *flat, const uint64_t *dim, unsigned rank,
+                      struct tu_err *err)
 {
     const json_t *global = json_object_get(flat, "global");
     const json_t *range = json_object_get(flat, "range");
@@ -152,14 +161,17 @@ static int check_flat(const json_t *flat, const uint64_t *dim, unsigned rank, st
         return bad(err, "flat: global has 2^63 elements or more");
     if (json_array_size(range) != 2 || !count_of(json_array_get(range, 0), &begin) ||
         !count_of(json_array_get(range, 1), &end) || begin > end || end > elements)
-        return tu_fail(err, TU_ESHARD, "flat: range is not [begin,end] within %" PRIu64
-                       " elements", elements);
+        return tu_fail(err, TU_ESHARD,
+                       "flat: range is not [begin,end] within %" PRIu64 " elements",
+                       elements);
     if (rank != 1 || dim[0] != end - begin)
-        return tu_fail(err, TU_ESHARD, "flat: the shape is not [%" PRIu64 "]", end - begin);
+        return tu_fail(err, TU_ESHARD, "flat: the shape is not [%" PRIu64 "]",
+                       end - begin);
     return 0;
 }
 
-int tui_shard_check(const json_t *meta, const uint64_t *dim, unsigned rank, struct tu_err *err)
+int tui_shard_check(const json_t *meta, const uint64_t *dim, unsigned rank,
+                    struct tu_err *err)
 {
     const json_t *shard = json_object_get(meta, "shard");
     const json_t *flat = json_object_get(meta, "flat");

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* sum.c: a payload's checksum: over a range of a file at the speed of memory, and against the
- * trailer that stands behind it. */
+/* sum.c: a payload's checksum: over a range of a file at the speed of memory, and against
+ * the trailer that stands behind it. */
 #include <inttypes.h>
 #include "record.h"
 
@@ -38,7 +38,8 @@ int tui_sum(struct tu_in *in, uint64_t off, uint64_t n, void *buf, void *scratch
         if (rc)
             return rc;
         for (uint64_t i = 0; i < blocks; i++)
-            *crc = tu_crc32_combine(*crc, s.crc[i], tu_min(TUI_BLOCK, s.n - i * TUI_BLOCK));
+            *crc =
+                tu_crc32_combine(*crc, s.crc[i], tu_min(TUI_BLOCK, s.n - i * TUI_BLOCK));
         s.off += s.n;
         n -= s.n;
         if (s.buf)
@@ -54,17 +55,18 @@ int tui_trailer_check(const struct tu_record *rec, const unsigned char *p,
     const uint64_t at = rec->header_len + rec->payload_len;
     const uint32_t stored = tu_le32(p + pad), copy = tu_le32(p + pad + 4);
     if (copy != rec->header_crc)
-        return tu_fail_at(err, TU_EFRAME, at + pad + 4,
-                          "bytes lost or inserted: no trailer where the payload should end "
-                          "(%08" PRIx32 " instead of %08" PRIx32 ")",
-                          copy, rec->header_crc);
+        return tu_fail_at(
+            err, TU_EFRAME, at + pad + 4,
+            "bytes lost or inserted: no trailer where the payload should end "
+            "(%08" PRIx32 " instead of %08" PRIx32 ")",
+            copy, rec->header_crc);
     for (unsigned i = 0; i < pad; i++)
         if (p[i])
             return tu_fail_at(err, TU_EPAD, at + i, "padding byte %u is not zero", i);
     if (computed && stored != *computed)
         return tu_fail_at(err, TU_EPCRC, rec->header_len,
-                          "payload checksum mismatch (stored %08" PRIx32 ", computed %08" PRIx32
-                          ")",
+                          "payload checksum mismatch (stored %08" PRIx32
+                          ", computed %08" PRIx32 ")",
                           stored, *computed);
     return 0;
 }

@@ -1,24 +1,25 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* write.c: the writer: records as they come, END with its counters, and what must be left behind
- * when it goes wrong.
+/* write.c: the writer: records as they come, END with its counters, and what must be left
+ * behind when it goes wrong.
  *
- * Truncation travels: after the first failure nothing is written any more, so no END can follow
- * a broken record; and where an END went out earlier, tu_writer_abort spoils the ending. */
+ * Truncation travels: after the first failure nothing is written any more, so no END can
+ * follow a broken record; and where an END went out earlier, tu_writer_abort spoils the
+ * ending. */
 #include <inttypes.h>
 #include "reader.h"
 
 struct tu_writer {
     struct tu_out *out;
-    uint64_t base;       /* position of the output when the writer began */
-    bool open;           /* the record at hand lacks payload or trailer */
-    bool ended;          /* the last record was END */
-    bool ended_once;     /* there is an END in the output */
+    uint64_t base;        /* position of the output when the writer began */
+    bool open;            /* the record at hand lacks payload or trailer */
+    bool ended;           /* the last record was END */
+    bool ended_once;      /* there is an END in the output */
     struct tu_record cur; /* its name stands in head; word and meta are not kept */
-    uint64_t left;       /* payload bytes still to come */
+    uint64_t left;        /* payload bytes still to come */
     uint32_t crc;
     struct tu_buf head;
     struct tui_segment seg;
-    struct tu_err err;   /* the first failure, repeated from then on */
+    struct tu_err err; /* the first failure, repeated from then on */
 };
 
 int tu_writer_new(struct tu_writer **out, struct tu_out *to, struct tu_err *err)
@@ -60,7 +61,7 @@ static int misuse(struct tu_writer *w, const char *what)
     return tu_fail(&w->err, TU_EBUG, "%s: %s", tu_out_name(w->out), what);
 }
 
-/* Records -------------------------------------------------------------------------------------- */
+/* Records ---------------------------------------------------------------------------- */
 
 /* The payload is complete: padding and trailer, then the record counts. */
 static int close_record(struct tu_writer *w)
@@ -86,7 +87,8 @@ static int close_record(struct tu_writer *w)
 static int open_record(struct tu_writer *w, size_t n)
 {
     int rc = tu_out_write(w->out, w->head.data, n, &w->err);
-    w->cur.name = w->head.data + TUI_FIXED + 8 * w->cur.nwords; /* the caller's may go away */
+    /* The caller's name may go away before the record is closed. */
+    w->cur.name = w->head.data + TUI_FIXED + 8 * w->cur.nwords;
     w->left = w->cur.payload_len;
     w->crc = 0;
     w->open = true;
@@ -168,9 +170,13 @@ int tu_writer_tensor(struct tu_writer *w, const struct tu_tensor *t, const void 
     struct tu_record rec;
     tu_record_of(&rec, t);
     int rc = tu_writer_record(w, &rec, err);
-    if (!rc && rec.payload_len > SIZE_MAX)
-        rc = misuse(w, "a tensor in memory larger than memory") ? failed(w, err) : 0;
-    return rc ? rc : tu_writer_write(w, data, (size_t)rec.payload_len, err);
+    if (rc)
+        return rc;
+    if (rec.payload_len > SIZE_MAX) {
+        misuse(w, "a tensor in memory larger than memory");
+        return failed(w, err);
+    }
+    return tu_writer_write(w, data, (size_t)rec.payload_len, err);
 }
 
 int tu_writer_meta(struct tu_writer *w, const char *topic, const char *json, size_t n,
@@ -194,15 +200,18 @@ int tu_writer_align(struct tu_writer *w, const struct tu_record *next, uint64_t 
         return failed(w, err);
     if (align < TU_STREAM_ALIGN || align > TUI_HEADER_MAX || align & (align - 1))
         return tu_fail(err, TU_EUSAGE,
-                       "alignment %" PRIu64 " is not a power of two from 64 to 64 MiB", align);
+                       "alignment %" PRIu64 " is not a power of two from 64 to 64 MiB",
+                       align);
     int rc = tui_head_len(next, &len, err);
     if (rc)
         return rc;
     const uint32_t pad = (uint32_t)(-(tu_out_pos(w->out) + len) & (align - 1));
     if (!pad)
         return 0;
-    if (pad % TU_STREAM_ALIGN)
-        return misuse(w, "the stream does not begin at a multiple of 64") ? failed(w, err) : 0;
+    if (pad % TU_STREAM_ALIGN) {
+        misuse(w, "the stream does not begin at a multiple of 64");
+        return failed(w, err);
+    }
     tu_buf_reset(&w->head);
     unsigned char *fixed = tu_buf_room(&w->head, TUI_FIXED, &w->err);
     if (!fixed)
@@ -215,7 +224,7 @@ int tu_writer_align(struct tu_writer *w, const struct tu_record *next, uint64_t 
     return 0;
 }
 
-/* A record that a reader stands at, as it is ------------------------------------------------- */
+/* A record that a reader stands at, as it is ----------------------------------------- */
 
 int tu_writer_copy(struct tu_writer *w, struct tu_reader *r, struct tu_err *err)
 {
@@ -230,7 +239,8 @@ int tu_writer_copy(struct tu_writer *w, struct tu_reader *r, struct tu_err *err)
     if (tu_buf_add(&w->head, r->head.data, rec->header_len, &w->err) ||
         open_record(w, rec->header_len))
         return failed(w, err);
-    unsigned char *chunk = tu_alloc((size_t)tu_min(TU_IO_CHUNK, rec->payload_len), 1, err);
+    unsigned char *chunk =
+        tu_alloc((size_t)tu_min(TU_IO_CHUNK, rec->payload_len), 1, err);
     int rc = chunk ? 0 : TU_ENOMEM;
     while (!rc && !(rc = tu_reader_read(r, chunk, TU_IO_CHUNK, &got, err)) && got) {
         /* The reader has summed these bytes: its running checksum is ours too. */
@@ -243,7 +253,7 @@ int tu_writer_copy(struct tu_writer *w, struct tu_reader *r, struct tu_err *err)
     return rc;
 }
 
-/* Segments ------------------------------------------------------------------------------------- */
+/* Segments --------------------------------------------------------------------------- */
 
 static int put_index(struct tu_writer *w)
 {
@@ -268,7 +278,8 @@ int tu_writer_end(struct tu_writer *w, bool index, struct tu_err *err)
         [TUI_END_INDEX_BACK] = s->index == TUI_NO_INDEX ? 0 : s->bytes - s->index,
         [TUI_END_DIGEST] = s->digest,
     };
-    const struct tu_record rec = {.type = TU_REC_END, .nwords = TUI_END_WORDS, .word = word};
+    const struct tu_record rec = {
+        .type = TU_REC_END, .nwords = TUI_END_WORDS, .word = word};
     if (begin_record(w, &rec))
         return failed(w, err);
     w->open = false;
@@ -278,7 +289,7 @@ int tu_writer_end(struct tu_writer *w, bool index, struct tu_err *err)
     return tu_out_flush(w->out, &w->err) ? failed(w, err) : 0;
 }
 
-/* Endings -------------------------------------------------------------------------------------- */
+/* Endings ---------------------------------------------------------------------------- */
 
 static void release(struct tu_writer *w)
 {
@@ -305,7 +316,8 @@ void tu_writer_abort(struct tu_writer *w)
 {
     if (!w)
         return;
-    /* An output that takes no more bytes is none that looks complete: whoever made it fail knows. */
+    /* An output that takes no more bytes is none that looks complete: whoever made it
+     * fail knows. */
     if (w->ended_once && !tu_out_write(w->out, TU_STREAM_MAGIC, TUI_MAGIC_LEN, NULL))
         (void)!tu_out_flush(w->out, NULL);
     tu_out_abort(w->out);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* stream: the reader, strict and not, recovery, and the index, over any bytes.
  *
- * Beyond not crashing: a stream that the strict reader accepts must open by index with the same
- * records, and what a pipe gives is what a file gives.
+ * Beyond not crashing: a stream that the strict reader accepts must open by index with
+ * the same records.
  *
  * _GNU_SOURCE for memfd_create. */
 #define _GNU_SOURCE

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* examples.h: the worked examples of the format's description (tensor-stream(5)), byte by byte.
+/* examples.h: the worked examples of the format's description (tensor-stream(5)), byte by
+ * byte.
  *
- * A dump as `hexdump -C` prints it: "*" stands for lines of zeros up to the next offset, or to the
- * end. */
+ * A dump as `hexdump -C` prints it: "*" stands for lines of zeros up to the next offset,
+ * or to the end. */
 #ifndef TESTS_UNIT_STREAM_EXAMPLES_H
 #define TESTS_UNIT_STREAM_EXAMPLES_H
 
@@ -30,7 +31,7 @@ static const char ex1_dump[] =
     "00000120  00 00 00 00 00 00 00 00  00 00 00 00 00 00 00 00\n"
     "*\n";
 
-/* META "safetensors"; fp8 "l.w" [1,4]; i4 "q" [3]; f32 scalar "s"; f32 empty "e" [0,7]. */
+/* META "safetensors"; fp8 "l.w" [1,4]; i4 "q" [3]; f32 "s" []; f32 "e" [0,7]. */
 #define EX2_SIZE 1024
 static const char ex2_dump[] =
     "00000000  89 54 4e 53 0d 0a 1a 0a  01 00 01 80 00 00 00 00\n"

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* index: random access finds what the reader finds, verifies on demand, and refuses what the
- * reader refuses.
+/* index: random access finds what the reader finds, verifies on demand, and refuses what
+ * the reader refuses.
  *
  * _GNU_SOURCE for memfd_create. */
 #define _GNU_SOURCE
 #include "kit.h"
 
-static struct tu_stream_index *open_bytes(const void *p, size_t n, int *rc, struct tu_err *err)
+static struct tu_stream_index *open_bytes(const void *p, size_t n, int *rc,
+                                          struct tu_err *err)
 {
     struct tu_in *in;
     struct tu_stream_index *x;
@@ -18,7 +19,8 @@ static struct tu_stream_index *open_bytes(const void *p, size_t n, int *rc, stru
 /* Examples 1 and 2 in one file: the published offsets, texts and checksums. */
 static void examples(void)
 {
-    unsigned char *ex1 = kit_dump(ex1_dump, EX1_SIZE), *ex2 = kit_dump(ex2_dump, EX2_SIZE);
+    unsigned char *ex1 = kit_dump(ex1_dump, EX1_SIZE),
+                  *ex2 = kit_dump(ex2_dump, EX2_SIZE);
     unsigned char both[EX1_SIZE + EX2_SIZE], data[16];
     static const struct {
         uint16_t type;
@@ -50,7 +52,8 @@ static void examples(void)
         eq_str(e->tensor.name, expect[i].name, "record %zu: name", i);
         eq_int(tu_index_verify(x, i, NULL, &err), 0, "record %zu: verified", i);
     }
-    eq_str(tu_index_entry(x, 1)->tensor.meta, "{\"metadata\":{\"format\":\"pt\"}}", "META's text");
+    eq_str(tu_index_entry(x, 1)->tensor.meta, "{\"metadata\":{\"format\":\"pt\"}}",
+           "META's text");
     ok(!tu_index_entry(x, 0)->tensor.meta, "no metadata, no text");
     ok(!tu_index_entry(x, 6), "no seventh record");
     ok(tu_index_entry(x, 2)->tensor.rank == 2 && tu_index_entry(x, 2)->tensor.dim[1] == 4,
@@ -88,8 +91,8 @@ static void with_index(void)
     for (unsigned i = 0; i < N; i++) {
         char name[16];
         uint64_t dim[] = {i, 4096};
-        struct tu_tensor t = {.name = name, .dtype = TU_U8, .rank = 2, .dim = dim,
-            .bytes = i * 4096};
+        struct tu_tensor t = {
+            .name = name, .dtype = TU_U8, .rank = 2, .dim = dim, .bytes = i * 4096};
         snprintf(name, sizeof name, "t%u", i);
         memset(big, (int)i, i * 4096);
         kit_must(!tu_writer_tensor(w, &t, big, &err), name);
@@ -117,7 +120,8 @@ static void with_index(void)
     }
     eq_u64(wrong, 0, "each is verified and reads as written");
     tu_index_close(x);
-    eq_int(kit_read(p, n, TU_READER_STRICT, false, pool, &err), 0, "the strict reader agrees");
+    eq_int(kit_read(p, n, TU_READER_STRICT, false, pool, &err), 0,
+           "the strict reader agrees");
     /* The INDEX of the last segment stands before END: spoil its first entry's offset. */
     const uint64_t index = n - 128 - tu_le64(p + n - 128 + 64 + 16);
     eq_u64(tu_le16(p + index + 10), TU_REC_INDEX, "index_back leads to the INDEX");
@@ -125,8 +129,10 @@ static void with_index(void)
     x = open_bytes(p, n, &rc, &err);
     eq_int(rc, TU_EINDEX, "an INDEX that disagrees");
     ok(!x, "gives nothing");
-    eq_int(kit_read(p, n, TU_READER_STRICT, true, pool, &err), TU_EINDEX, "nor to the reader");
-    eq_int(kit_read(p, n, 0, false, pool, &err), TU_EPCRC, "its checksum is checked anyway");
+    eq_int(kit_read(p, n, TU_READER_STRICT, true, pool, &err), TU_EINDEX,
+           "nor to the reader");
+    eq_int(kit_read(p, n, 0, false, pool, &err), TU_EPCRC,
+           "its checksum is checked anyway");
     tu_pool_free(pool);
     free(big);
     free(p);
@@ -153,7 +159,8 @@ static void from_the_middle(void)
     struct tu_err err = {0};
     memcpy(at + 100, ex1, EX1_SIZE);
     int fd = kit_file(at, 100 + EX1_SIZE);
-    kit_must(lseek(fd, 100, SEEK_SET) == 100 && !tu_in_take_fd(&in, fd, "m", &err), "open");
+    kit_must(lseek(fd, 100, SEEK_SET) == 100 && !tu_in_take_fd(&in, fd, "m", &err),
+             "open");
     eq_int(tu_index_open(&x, in, &err), 0, "a stream from byte 100 on");
     eq_int(tu_index_verify(x, 0, NULL, &err), 0, "verified");
     tu_index_close(x);

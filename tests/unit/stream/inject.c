@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* inject: every allocation and every system call of writing, reading and indexing fails in turn.
- * Each failure is reported as what it is, nothing is leaked (ASan), and no output that was not
- * finished looks finished.
+/* inject: every allocation and every system call of writing, reading and indexing fails
+ * in turn. Each failure is reported as what it is, nothing is leaked (ASan), and no
+ * output that was not finished looks finished.
  *
  * _GNU_SOURCE for memfd_create. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include "kit.h"
 
-static const char meta[] = "{\"shard\":{\"global\":[4],\"offset\":[0],\"mesh\":[[\"tp\",2]],"
-                           "\"place\":[[\"tp\"]]}}";
+static const char meta[] =
+    "{\"shard\":{\"global\":[4],\"offset\":[0],\"mesh\":[[\"tp\",2]],"
+    "\"place\":[[\"tp\"]]}}";
 static unsigned char *good;
 static size_t good_size;
 
@@ -20,10 +21,17 @@ static int write_one(int fd, bool *ended, struct tu_err *err)
     struct tu_out *out;
     struct tu_writer *w = NULL;
     struct tu_record rec;
-    const struct tu_tensor t = {.name = "w", .dtype = TU_U8, .rank = 1,
-        .dim = (const uint64_t[]){2}, .bytes = 2, .meta = meta};
-    const struct tu_tensor big = {.name = "big", .dtype = TU_U8, .rank = 1,
-        .dim = (const uint64_t[]){sizeof data}, .bytes = sizeof data};
+    const struct tu_tensor t = {.name = "w",
+                                .dtype = TU_U8,
+                                .rank = 1,
+                                .dim = (const uint64_t[]){2},
+                                .bytes = 2,
+                                .meta = meta};
+    const struct tu_tensor big = {.name = "big",
+                                  .dtype = TU_U8,
+                                  .rank = 1,
+                                  .dim = (const uint64_t[]){sizeof data},
+                                  .bytes = sizeof data};
     *ended = false;
     int rc = tu_out_take_fd(&out, fd, "out", err);
     if (!rc)
@@ -33,8 +41,10 @@ static int write_one(int fd, bool *ended, struct tu_err *err)
     tu_record_of(&rec, &big);
     if ((rc = tu_writer_tensor(w, &t, "ab", err)) || (rc = tu_writer_end(w, true, err)) ||
         (rc = tu_writer_meta(w, "", "{\"a\":1}", 7, err)) ||
-        (rc = tu_writer_align(w, &rec, 4096, err)) || (rc = tu_writer_record(w, &rec, err)) ||
-        (rc = tu_writer_write(w, data, sizeof data, err)) || (rc = tu_writer_end(w, true, err))) {
+        (rc = tu_writer_align(w, &rec, 4096, err)) ||
+        (rc = tu_writer_record(w, &rec, err)) ||
+        (rc = tu_writer_write(w, data, sizeof data, err)) ||
+        (rc = tu_writer_end(w, true, err))) {
         tu_writer_abort(w);
         return rc;
     }
@@ -118,7 +128,8 @@ static void fail_reading(const char *what, scenario_fn fn, const void *p, size_t
             io ? tu_io_inject(0, 0) : tu_mem_inject(0, 0);
             wrong += rc && (rc != expect || err.code != expect || !err.msg[0]);
         }
-        ok(n > 3 && n < 5000, "%s, %s: succeeded after %u failures", what, io ? "io" : "mem", n - 2);
+        ok(n > 3 && n < 5000, "%s, %s: succeeded after %u failures", what,
+           io ? "io" : "mem", n - 2);
         eq_u64(wrong, 0, "%s, %s: every failure is named", what, io ? "io" : "mem");
     }
 }
@@ -157,7 +168,8 @@ int main(void)
     int fd = kit_file("", 0);
     kit_must(!write_one(dup(fd), &ended, &err), "writing without failures");
     good = kit_bytes(fd, &good_size);
-    eq_int(kit_read(good, good_size, TU_READER_STRICT, false, NULL, &err), 0, "the stream is fine");
+    eq_int(kit_read(good, good_size, TU_READER_STRICT, false, NULL, &err), 0,
+           "the stream is fine");
 
     fail_writing();
     fail_reading("reading", read_one, good, good_size, TU_READER_STRICT);

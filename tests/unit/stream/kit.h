@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* kit.h: streams in memory for the tests of lib/stream: as files and as pipes, in and out.
+/* kit.h: streams in memory for the tests of lib/stream, as files and as pipes.
  *
  * _GNU_SOURCE (of the including file) for memfd_create. */
 #ifndef TESTS_UNIT_STREAM_KIT_H
@@ -26,11 +26,13 @@ static inline void kit_must(bool yes, const char *what)
 static inline int kit_file(const void *p, size_t n)
 {
     int fd = memfd_create("test", MFD_CLOEXEC);
-    kit_must(fd >= 0 && write(fd, p, n) == (ssize_t)n && !lseek(fd, 0, SEEK_SET), "memfd");
+    kit_must(fd >= 0 && write(fd, p, n) == (ssize_t)n && !lseek(fd, 0, SEEK_SET),
+             "memfd");
     return fd;
 }
 
-/* A pipe that gives p[n]: a child writes what the pipe cannot hold. *child: to wait for, or 0. */
+/* A pipe that gives p[n]: a child writes what the pipe cannot hold. *child: to wait for,
+ * or 0. */
 static inline int kit_pipe(const void *p, size_t n, pid_t *child)
 {
     int fd[2];
@@ -52,6 +54,17 @@ static inline int kit_pipe(const void *p, size_t n, pid_t *child)
     return fd[0];
 }
 
+/* A reader over fd, which it takes. */
+static inline struct tu_reader *kit_reader(int fd, unsigned flags, struct tu_pool *pool)
+{
+    struct tu_in *in;
+    struct tu_reader *r;
+    kit_must(!tu_in_take_fd(&in, fd, "test.tns", NULL) &&
+                 !tu_reader_new(&r, in, flags, pool, NULL),
+             "reader");
+    return r;
+}
+
 /* Every record of p[n] to the end: the code, with *err. */
 static inline int kit_read(const void *p, size_t n, unsigned flags, bool pipe,
                            struct tu_pool *pool, struct tu_err *err)
@@ -62,7 +75,8 @@ static inline int kit_read(const void *p, size_t n, unsigned flags, bool pipe,
     pid_t child = 0;
     int fd = pipe ? kit_pipe(p, n, &child) : kit_file(p, n);
     kit_must(!tu_in_take_fd(&in, fd, "test.tns", err) &&
-                 !tu_reader_new(&r, in, flags, pool, err), "reader");
+                 !tu_reader_new(&r, in, flags, pool, err),
+             "reader");
     int rc;
     while (!(rc = tu_reader_next(r, &rec, err)) && rec)
         ;
@@ -79,7 +93,8 @@ static inline struct tu_writer *kit_writer(int *fd)
     struct tu_writer *w = NULL;
     struct tu_err err;
     *fd = kit_file("", 0);
-    kit_must(!tu_out_take_fd(&out, dup(*fd), "out.tns", &err) && !tu_writer_new(&w, out, &err),
+    kit_must(!tu_out_take_fd(&out, dup(*fd), "out.tns", &err) &&
+                 !tu_writer_new(&w, out, &err),
              "writer");
     return w;
 }

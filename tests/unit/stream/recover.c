@@ -1,25 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* recover: after damage the reader finds the next record that can be believed, and nothing else.
+/* recover: after damage the reader finds the next record that can be believed, and
+ * nothing else.
  *
  * _GNU_SOURCE for memfd_create. */
 #define _GNU_SOURCE
 #include "kit.h"
 
-/* Names of the tensors that can be read, recovering after each failure: "a,c"; *errors counts the
- * failures. */
+/* Names of the tensors that can be read, recovering after each failure: "a,c"; *errors
+ * counts the failures. */
 static const char *salvage(const void *p, size_t n, unsigned *errors, uint64_t *skipped)
 {
     static char names[200];
-    struct tu_in *in;
-    struct tu_reader *r;
     const struct tu_record *rec;
     struct tu_err err = {0};
     bool found = true;
     names[0] = '\0';
     *errors = 0;
     *skipped = 0;
-    kit_must(!tu_in_take_fd(&in, kit_file(p, n), "t", &err) &&
-                 !tu_reader_new(&r, in, TU_READER_STRICT, NULL, &err), "open");
+    struct tu_reader *r = kit_reader(kit_file(p, n), TU_READER_STRICT, NULL);
     while (found) {
         int rc = tu_reader_next(r, &rec, &err);
         if (!rc && rec && rec->type == TU_REC_TENSOR && !(rc = tu_reader_skip(r, &err))) {
@@ -46,10 +44,11 @@ static unsigned char *four(size_t *n, const void *payload, uint64_t size)
     struct tu_writer *w = kit_writer(&fd);
     for (unsigned i = 0; i < 4; i++) {
         char name[2] = {(char)('a' + i), 0};
-        struct tu_tensor t = {.name = name, .dtype = TU_U8, .rank = 1, .dim = &size,
-            .bytes = size};
+        struct tu_tensor t = {
+            .name = name, .dtype = TU_U8, .rank = 1, .dim = &size, .bytes = size};
         kit_must(!tu_writer_tensor(w, &t, payload, NULL) &&
-                     (i % 2 == 0 || !tu_writer_end(w, true, NULL)), name);
+                     (i % 2 == 0 || !tu_writer_end(w, true, NULL)),
+                 name);
     }
     kit_must(!tu_writer_close(w, false, NULL), "close");
     return kit_bytes(fd, n);
@@ -107,7 +106,8 @@ static void nested(void)
     unsigned char zero[100] = {0};
     unsigned char *inner = four(&n, zero, 100), *outer = four(&m, inner, n);
     outer[300] ^= 1;
-    eq_str(salvage(outer, m, &errors, &skipped), "b,c,d", "a stream in a damaged payload");
+    eq_str(salvage(outer, m, &errors, &skipped), "b,c,d",
+           "a stream in a damaged payload");
     eq_u64(errors, 1, "is passed over whole");
     free(inner);
     free(outer);
@@ -116,19 +116,17 @@ static void nested(void)
 static void refusals(void)
 {
     unsigned char *ex1 = kit_dump(ex1_dump, EX1_SIZE);
-    struct tu_in *in;
-    struct tu_reader *r;
     const struct tu_record *rec;
     struct tu_err err = {0};
     pid_t child;
     bool found;
     uint64_t gap;
     ex1[64] ^= 1;
-    kit_must(!tu_in_take_fd(&in, kit_pipe(ex1, EX1_SIZE, &child), "p", &err) &&
-                 !tu_reader_new(&r, in, 0, NULL, &err), "pipe");
+    struct tu_reader *r = kit_reader(kit_pipe(ex1, EX1_SIZE, &child), 0, NULL);
     eq_int(tu_reader_recover(r, &found, &gap, &err), TU_EBUG, "nothing to recover from");
     eq_int(tu_reader_next(r, &rec, &err), TU_EHCRC, "damage");
-    eq_int(tu_reader_recover(r, &found, &gap, &err), TU_EUSAGE, "a pipe cannot be searched");
+    eq_int(tu_reader_recover(r, &found, &gap, &err), TU_EUSAGE,
+           "a pipe cannot be searched");
     tu_reader_free(r);
     free(ex1);
 }

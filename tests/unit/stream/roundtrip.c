@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* roundtrip: every dtype, written and read in random pieces, through files and pipes, alone and
- * with threads; and payloads big enough to be shared by threads.
+/* roundtrip: every dtype, written and read in random pieces, through files and pipes,
+ * alone and with threads; and payloads big enough to be shared by threads.
  *
  * _GNU_SOURCE for memfd_create. */
 #define _GNU_SOURCE
@@ -27,8 +27,10 @@ static void make(struct item *it, const struct tu_dtype *d, uint64_t last)
     snprintf(it->name, sizeof it->name, "layer.%s", d->name);
     it->dim[0] = 1 + next(3);
     it->dim[1] = 1 + next(5);
-    it->dim[2] = d->code >= TU_DTYPE_GGML ? (1 + last / d->block_elems) * d->block_elems : last;
-    it->t = (struct tu_tensor){.name = it->name, .dtype = d->code, .rank = 3, .dim = it->dim};
+    it->dim[2] =
+        d->code >= TU_DTYPE_GGML ? (1 + last / d->block_elems) * d->block_elems : last;
+    it->t =
+        (struct tu_tensor){.name = it->name, .dtype = d->code, .rank = 3, .dim = it->dim};
     kit_must(!tu_tensor_bytes(d->code, it->dim, 3, &it->t.bytes, NULL), it->name);
     it->data = malloc((size_t)it->t.bytes + 1);
     kit_must(it->data, "memory");
@@ -38,7 +40,8 @@ static void make(struct item *it, const struct tu_dtype *d, uint64_t last)
     if (d->code < TU_DTYPE_GGML && used) /* unused bits are zero */
         for (unsigned bit = (unsigned)used * d->block_bytes * 8u / d->block_elems;
              bit < d->block_bytes * 8u; bit++)
-            it->data[it->t.bytes - d->block_bytes + bit / 8] &= (unsigned char)~(1u << bit % 8);
+            it->data[it->t.bytes - d->block_bytes + bit / 8] &=
+                (unsigned char)~(1u << bit % 8);
 }
 
 static void write_all(struct tu_writer *w, const struct item *it, size_t n)
@@ -49,10 +52,12 @@ static void write_all(struct tu_writer *w, const struct item *it, size_t n)
         kit_must(!tu_writer_record(w, &rec, NULL), "record");
         for (uint64_t off = 0; off < it[i].t.bytes;) {
             const uint64_t left = it[i].t.bytes - off;
-            const size_t some = (size_t)tu_min(left, 1 + next((uint32_t)tu_min(left * 2, 1 << 20)));
+            const size_t some =
+                (size_t)tu_min(left, 1 + next((uint32_t)tu_min(left * 2, 1 << 20)));
             const unsigned char *p = it[i].data + off;
-            kit_must(!(next(2) ? tu_writer_write(w, p, some, NULL)
-                               : tu_writer_write_crc(w, p, some, tu_crc32(0, p, some), NULL)),
+            kit_must(!(next(2)
+                           ? tu_writer_write(w, p, some, NULL)
+                           : tu_writer_write_crc(w, p, some, tu_crc32(0, p, some), NULL)),
                      "write");
             off += some;
         }
@@ -66,8 +71,6 @@ static void write_all(struct tu_writer *w, const struct item *it, size_t n)
 static void read_all(const unsigned char *p, size_t size, const struct item *it, size_t n,
                      bool pipe, struct tu_pool *pool)
 {
-    struct tu_in *in;
-    struct tu_reader *r;
     const struct tu_record *rec;
     struct tu_err err = {0};
     pid_t child = 0;
@@ -75,8 +78,7 @@ static void read_all(const unsigned char *p, size_t size, const struct item *it,
     unsigned wrong = 0;
     int fd = pipe ? kit_pipe(p, size, &child) : kit_file(p, size), rc;
     const char *how = pipe ? "pipe" : "file";
-    kit_must(!tu_in_take_fd(&in, fd, "t", &err) &&
-                 !tu_reader_new(&r, in, TU_READER_STRICT, pool, &err), "open");
+    struct tu_reader *r = kit_reader(fd, TU_READER_STRICT, pool);
     unsigned char *buf = malloc(8 << 20);
     kit_must(buf, "memory");
     while (!(rc = tu_reader_next(r, &rec, &err)) && rec) {
@@ -84,14 +86,15 @@ static void read_all(const unsigned char *p, size_t size, const struct item *it,
             continue;
         struct tu_tensor t;
         tu_record_tensor(rec, &t);
-        if (i >= n || strcmp(t.name, it[i].name) || t.rank != 3 || t.bytes != it[i].t.bytes ||
-            memcmp(t.dim, it[i].dim, sizeof it[i].dim) || t.meta)
+        if (i >= n || strcmp(t.name, it[i].name) || t.rank != 3 ||
+            t.bytes != it[i].t.bytes || memcmp(t.dim, it[i].dim, sizeof it[i].dim) ||
+            t.meta)
             wrong++;
         const uint64_t stop = next(3) ? t.bytes + 1 : next((uint32_t)t.bytes + 1);
         size_t got = 1;
         for (uint64_t off = 0; off < stop && got && !rc; off += got) {
-            rc = tu_reader_read(r, buf, 1 + next((uint32_t)tu_min(t.bytes * 2, 8 << 20) - 1), &got,
-                                &err);
+            rc = tu_reader_read(
+                r, buf, 1 + next((uint32_t)tu_min(t.bytes * 2, 8 << 20) - 1), &got, &err);
             wrong += i < n && memcmp(buf, it[i].data + off, got);
         }
         i++;
@@ -119,12 +122,14 @@ static void round_trip(struct item *it, size_t n, const char *what)
     read_all(p, size, it, n, false, pool);
     read_all(p, size, it, n, true, pool);
     eq_int(kit_read(p, size, 0, false, pool, &err), 0, "%s: skipped by threads", what);
-    eq_int(kit_read(p, size, TU_READER_NOVERIFY, false, pool, &err), 0, "%s: skipped", what);
+    eq_int(kit_read(p, size, TU_READER_NOVERIFY, false, pool, &err), 0, "%s: skipped",
+           what);
     /* One bit of the middle of the file, where a payload is. */
     p[size / 2] ^= 0x10;
     eq_int(kit_read(p, size, 0, false, pool, &err), TU_EPCRC, "%s: a flipped bit", what);
     eq_int(kit_read(p, size, 0, true, NULL, &err), TU_EPCRC, "%s: in a pipe", what);
-    eq_int(kit_read(p, size, TU_READER_NOVERIFY, false, pool, &err), 0, "%s: if asked for", what);
+    eq_int(kit_read(p, size, TU_READER_NOVERIFY, false, pool, &err), 0,
+           "%s: if asked for", what);
     tu_pool_free(pool);
     free(p);
     for (size_t i = 0; i < n; i++)

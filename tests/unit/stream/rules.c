@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* rules: what a header may say (B2-B5), rule by rule, through the writer, which checks what it is
- * about to write as the reader checks what it has read.
+/* rules: what a header may say (B2-B5), rule by rule, through the writer, which checks
+ * what it is about to write as the reader checks what it has read.
  *
  * _GNU_SOURCE for memfd_create. */
 #define _GNU_SOURCE
@@ -29,12 +29,18 @@ static const struct {
     {"{\"shard\":{\"global\":[4,3],\"offset\":[2,0]}}", {2, 3}, 0},
     {"{\"shard\":{\"global\":[4,3],\"offset\":[2,0],\"note\":1}}", {2, 3}, 0},
     {"{\"shard\":{\"global\":[null,3],\"offset\":[100,0]}}", {2, 3}, 0},
-    {"{\"shard\":{\"global\":[\"9007199254740994\",3],\"offset\":[\"9007199254740992\",0]}}",
-     {2, 3}, 0},
-    {"{\"shard\":{\"global\":[\"9007199254740993\",3],\"offset\":[\"9007199254740992\",0]}}",
-     {2, 3}, TU_ESHARD},
+    {"{\"shard\":{\"global\":[\"9007199254740994\",3],"
+     "\"offset\":[\"9007199254740992\",0]}}",
+     {2, 3},
+     0},
+    {"{\"shard\":{\"global\":[\"9007199254740993\",3],"
+     "\"offset\":[\"9007199254740992\",0]}}",
+     {2, 3},
+     TU_ESHARD},
     {"{\"shard\":{\"global\":[3,3],\"offset\":[2,0]}}", {2, 3}, TU_ESHARD},
-    {"{\"shard\":{\"global\":[null,3],\"offset\":[9223372036854775807,0]}}", {2, 3}, TU_ESHARD},
+    {"{\"shard\":{\"global\":[null,3],\"offset\":[9223372036854775807,0]}}",
+     {2, 3},
+     TU_ESHARD},
     {"{\"shard\":{\"global\":[4,3]}}", {2, 3}, TU_ESHARD},
     {"{\"shard\":{\"offset\":[0,0]}}", {2, 3}, TU_ESHARD},
     {"{\"shard\":{\"global\":[4,3,1],\"offset\":[2,0,0]}}", {2, 3}, TU_ESHARD},
@@ -47,7 +53,9 @@ static const struct {
     {"{\"shard\":null}", {2, 3}, TU_ESHARD},
 #define BOX "{\"shard\":{\"global\":[4,3],\"offset\":[2,0],"
     {BOX "\"mesh\":[[\"pp\",4],[\"tp\",2]],\"coord\":[3,1],\"place\":[[\"tp\"],[]],"
-         "\"partial\":[\"pp\"]}}", {2, 3}, 0},
+         "\"partial\":[\"pp\"]}}",
+     {2, 3},
+     0},
     {BOX "\"mesh\":[[\"pp\",4],[\"tp\",2]],\"place\":[[\"pp\",\"tp\"],[]]}}", {2, 3}, 0},
     {BOX "\"mesh\":[]}}", {2, 3}, 0},
     {BOX "\"mesh\":{}}}", {2, 3}, TU_ESHARD},
@@ -64,7 +72,8 @@ static const struct {
     {BOX "\"mesh\":[[\"tp\",2]],\"place\":[[\"tp\"],[\"tp\"]]}}", {2, 3}, TU_ESHARD},
     {BOX "\"mesh\":[[\"tp\",2]],\"place\":[\"tp\",[]]}}", {2, 3}, TU_ESHARD},
     {BOX "\"mesh\":[[\"tp\",2]],\"place\":[[3],[]]}}", {2, 3}, TU_ESHARD},
-    {BOX "\"mesh\":[[\"tp\",2]],\"place\":[[\"tp\"],[]],\"partial\":[\"tp\"]}}", {2, 3},
+    {BOX "\"mesh\":[[\"tp\",2]],\"place\":[[\"tp\"],[]],\"partial\":[\"tp\"]}}",
+     {2, 3},
      TU_ESHARD},
     {BOX "\"mesh\":[[\"tp\",2]],\"partial\":[\"dp\"]}}", {2, 3}, TU_ESHARD},
     {BOX "\"mesh\":[[\"tp\",2]],\"partial\":\"tp\"}}", {2, 3}, TU_ESHARD},
@@ -77,7 +86,9 @@ static const struct {
     {"{\"flat\":{\"global\":[4,3],\"range\":[8,2]}}", {6, 0}, TU_ESHARD},
     {"{\"flat\":{\"global\":[4,3],\"range\":[2]}}", {6, 0}, TU_ESHARD},
     {"{\"flat\":{\"global\":[4,-3],\"range\":[2,8]}}", {6, 0}, TU_ESHARD},
-    {"{\"flat\":{\"global\":[\"4294967296\",\"4294967296\"],\"range\":[2,8]}}", {6, 0}, TU_ESHARD},
+    {"{\"flat\":{\"global\":[\"4294967296\",\"4294967296\"],\"range\":[2,8]}}",
+     {6, 0},
+     TU_ESHARD},
     {"{\"flat\":{\"range\":[0,6]}}", {6, 0}, TU_ESHARD},
     {"{\"flat\":7}", {6, 0}, TU_ESHARD},
 };
@@ -87,8 +98,13 @@ static void shard_rules(void)
     struct tu_err err;
     for (unsigned i = 0; i < sizeof shards / sizeof *shards; i++) {
         const unsigned rank = shards[i].dim[1] ? 2 : 1;
-        struct tu_tensor t = {.name = "w", .dtype = TU_U8, .rank = rank, .dim = shards[i].dim,
-            .bytes = shards[i].dim[0] * (rank == 2 ? shards[i].dim[1] : 1), .meta = shards[i].meta};
+        struct tu_tensor t = {.name = "w",
+                              .dtype = TU_U8,
+                              .rank = rank,
+                              .dim = shards[i].dim,
+                              .bytes =
+                                  shards[i].dim[0] * (rank == 2 ? shards[i].dim[1] : 1),
+                              .meta = shards[i].meta};
         struct tu_record rec;
         tu_record_of(&rec, &t);
         eq_int(attempt(&rec, &err), shards[i].code, "%s %s", shards[i].meta,
@@ -97,9 +113,15 @@ static void shard_rules(void)
     }
 }
 
-static const struct tu_record fine = {.type = TU_REC_TENSOR, .nwords = 1,
-    .word = (const uint64_t[]){5}, .name = "w", .name_len = 1, .dtype = TU_U8, .block_elems = 1,
-    .block_bytes = 1, .payload_len = 5};
+static const struct tu_record fine = {.type = TU_REC_TENSOR,
+                                      .nwords = 1,
+                                      .word = (const uint64_t[]){5},
+                                      .name = "w",
+                                      .name_len = 1,
+                                      .dtype = TU_U8,
+                                      .block_elems = 1,
+                                      .block_bytes = 1,
+                                      .payload_len = 5};
 
 static void field_rules(void)
 {
@@ -109,11 +131,11 @@ static void field_rules(void)
     struct tu_record r;
     struct tu_err err;
     eq_int(attempt(&fine, &err), 0, "a plain tensor");
-#define TRY(change, expect, what)                                                          \
-    do {                                                                                   \
-        r = fine;                                                                          \
-        change;                                                                            \
-        eq_int(attempt(&r, &err), expect, what);                                           \
+#define TRY(change, expect, what)                                                        \
+    do {                                                                                 \
+        r = fine;                                                                        \
+        change;                                                                          \
+        eq_int(attempt(&r, &err), expect, what);                                         \
     } while (0)
     TRY((r.name = long_name, r.name_len = 65535), 0, "a name of 65535 bytes");
     TRY((r.name = long_name, r.name_len = 65536), TU_ENAME, "a name of 65536 bytes");
@@ -132,7 +154,8 @@ static void field_rules(void)
     TRY(r.dtype = TU_BF16, TU_EDTYPE, "another dtype's block");
     TRY(r.dtype = 0xF001, 0, "a private dtype");
     TRY((r.dtype = 0xF001, r.block_bytes = 0), TU_EDTYPE, "an empty block");
-    TRY((r.dtype = 0x7FFF, r.block_elems = 2, r.payload_len = 3), 0, "an unknown dtype is sized");
+    TRY((r.dtype = 0x7FFF, r.block_elems = 2, r.payload_len = 3), 0,
+        "an unknown dtype is sized");
     TRY((r.dtype = 0x7FFF, r.block_elems = 2), TU_ESIZE, "and its size checked");
     TRY((r.dtype = 0x80FF, r.block_elems = 2, r.payload_len = 3), TU_ESIZE,
         "unknown ggml block that the last dimension does not fill");
@@ -140,7 +163,8 @@ static void field_rules(void)
          r.payload_len = 18), TU_ESIZE, "a scalar of a block format");
     TRY(r.payload_len = 6, TU_ESIZE, "a payload one byte too long");
     TRY((r.payload_len = UINT64_C(1) << 63), TU_ELIMIT, "a payload of 2^63");
-    TRY((r.word = (const uint64_t[]){UINT64_C(1) << 63}), TU_ELIMIT, "a dimension of 2^63");
+    TRY((r.word = (const uint64_t[]){UINT64_C(1) << 63}), TU_ELIMIT,
+        "a dimension of 2^63");
     TRY((r.word = (const uint64_t[]){UINT64_C(1) << 62, 2}, r.nwords = 2), TU_ELIMIT,
         "2^63 elements");
     TRY((r.word = (const uint64_t[]){TU_SIZE_MAX}, r.payload_len = TU_SIZE_MAX), 0,
@@ -153,7 +177,8 @@ static void field_rules(void)
     TRY(r.type = TU_REC_END, TU_EBUG, "END as a record");
     TRY(r.type = TU_REC_PAD, TU_EBUG, "PAD as a record");
     TRY(r.type = 0x9000, TU_EHEADER, "a dtype where there is no tensor");
-    TRY((r.type = 0x9000, r.dtype = r.block_elems = r.block_bytes = 0), 0, "an unknown type");
+    TRY((r.type = 0x9000, r.dtype = r.block_elems = r.block_bytes = 0), 0,
+        "an unknown type");
 #undef TRY
 }
 
@@ -166,7 +191,8 @@ static void sizes(void)
     } row[] = {
         {TU_BF16, 2, {2, 3}, 12}, {TU_I4, 1, {3}, 2},       {TU_F6_E2M3, 1, {5}, 6},
         {TU_F32, 0, {0}, 4},      {TU_F32, 2, {0, 7}, 0},   {TU_Q4_0, 2, {2, 64}, 72},
-        {TU_MXFP4, 2, {1, 32}, 17}, {TU_U8, 1, {UINT64_C(8589934592)}, UINT64_C(8589934592)},
+        {TU_MXFP4, 2, {1, 32}, 17},
+        {TU_U8, 1, {UINT64_C(8589934592)}, UINT64_C(8589934592)},
     };
     struct tu_err err;
     for (unsigned i = 0; i < sizeof row / sizeof *row; i++) {
@@ -196,7 +222,8 @@ static void guesses(void)
         {"{\"a\":1}", 7, "JSON"},             {"\0\0\0\0", 4, "zero bytes"},
     };
     for (unsigned i = 0; i < sizeof row / sizeof *row; i++) {
-        const char *guess = tui_magic_guess((const unsigned char *)row[i].start, row[i].n);
+        const char *guess =
+            tui_magic_guess((const unsigned char *)row[i].start, row[i].n);
         ok(guess && strstr(guess, row[i].part), "recognised: %s", row[i].part);
     }
     ok(!tui_magic_guess((const unsigned char *)"hello", 5), "not everything is");

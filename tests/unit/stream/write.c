@@ -26,7 +26,8 @@ static void misuse(void)
     free(p);
 
     w = kit_writer(&fd);
-    kit_must(!tu_writer_record(w, &rec, &err) && !tu_writer_write(w, "ab", 2, &err), "record");
+    kit_must(!tu_writer_record(w, &rec, &err) && !tu_writer_write(w, "ab", 2, &err),
+             "record");
     eq_int(tu_writer_record(w, &rec, &err), TU_EBUG, "a record closed too early");
     tu_writer_abort(w);
     close(fd);
@@ -40,7 +41,8 @@ static void misuse(void)
     eq_int(tu_writer_close(w, false, &err), TU_EBUG, "closed without END");
     close(fd);
     w = kit_writer(&fd);
-    kit_must(!tu_writer_end(w, false, &err) && !tu_writer_tensor(w, &small, "abc", &err), "one");
+    kit_must(!tu_writer_end(w, false, &err) && !tu_writer_tensor(w, &small, "abc", &err),
+             "one");
     eq_int(tu_writer_close(w, false, &err), TU_EBUG, "closed inside a second segment");
     close(fd);
     tu_writer_abort(NULL);
@@ -63,9 +65,10 @@ static void giving_up(void)
             kit_must(!tu_writer_write(w, "abc", 3, &err), "payload");
         tu_writer_abort(w);
         unsigned char *p = kit_bytes(fd, &n);
-        ok(n >= 136 && !memcmp(p + n - 8, TU_STREAM_MAGIC, 8), "abort %u: the magic at the end",
-           after);
-        eq_int(kit_read(p, n, 0, false, NULL, &err), TU_ETRUNC, "abort %u: incomplete", after);
+        ok(n >= 136 && !memcmp(p + n - 8, TU_STREAM_MAGIC, 8),
+           "abort %u: the magic at the end", after);
+        eq_int(kit_read(p, n, 0, false, NULL, &err), TU_ETRUNC, "abort %u: incomplete",
+               after);
         free(p);
     }
 }
@@ -77,21 +80,21 @@ static void alignment(void)
         size_t n;
         struct tu_record rec, odd;
         struct tu_err err = {0};
-        struct tu_in *in;
-        struct tu_reader *r;
         const struct tu_record *got;
         struct tu_writer *w = kit_writer(&fd);
         tu_record_of(&rec, &small);
         unsigned aligned = 0, pads = 0;
         for (unsigned i = 0; i < 3; i++)
             kit_must(!tu_writer_align(w, &rec, align, &err) &&
-                         !tu_writer_tensor(w, &small, "abc", &err), "aligned");
-        kit_must(!tu_writer_end(w, true, &err) && !tu_writer_close(w, false, &err), "close");
+                         !tu_writer_tensor(w, &small, "abc", &err),
+                     "aligned");
+        kit_must(!tu_writer_end(w, true, &err) && !tu_writer_close(w, false, &err),
+                 "close");
         unsigned char *p = kit_bytes(fd, &n);
-        kit_must(!tu_in_take_fd(&in, kit_file(p, n), "t", &err) &&
-                     !tu_reader_new(&r, in, TU_READER_STRICT, NULL, &err), "open");
+        struct tu_reader *r = kit_reader(kit_file(p, n), TU_READER_STRICT, NULL);
         while (!tu_reader_next(r, &got, &err) && got) {
-            aligned += got->type == TU_REC_TENSOR && !((got->offset + got->header_len) % align);
+            aligned +=
+                got->type == TU_REC_TENSOR && !((got->offset + got->header_len) % align);
             pads += got->type == TU_REC_PAD;
         }
         eq_int(err.code, 0, "align %" PRIu64 ": accepted with PAD and INDEX", align);
@@ -101,7 +104,8 @@ static void alignment(void)
         free(p);
         odd = rec;
         w = kit_writer(&fd);
-        eq_int(tu_writer_align(w, &odd, align + 1, &err), TU_EUSAGE, "not a power of two");
+        eq_int(tu_writer_align(w, &odd, align + 1, &err), TU_EUSAGE,
+               "not a power of two");
         eq_int(tu_writer_align(w, &odd, 32, &err), TU_EUSAGE, "less than 64");
         tu_writer_abort(w);
         close(fd);
@@ -118,18 +122,16 @@ static void copying(void)
     size_t size[2];
     struct tu_err err = {0};
     for (unsigned i = 0; i < 2; i++)
-        kit_must(!tu_file_read(ok_files[i], 1 << 20, &odd[i], &size[i], &err), ok_files[i]);
+        kit_must(!tu_file_read(ok_files[i], 1 << 20, &odd[i], &size[i], &err),
+                 ok_files[i]);
     const void *from[] = {ex2, odd[0], odd[1]};
     const size_t bytes[] = {EX2_SIZE, size[0], size[1]};
     for (unsigned i = 0; i < 3; i++) {
         int fd;
         size_t n;
-        struct tu_in *in;
-        struct tu_reader *r;
         const struct tu_record *rec;
         struct tu_writer *w = kit_writer(&fd);
-        kit_must(!tu_in_take_fd(&in, kit_file(from[i], bytes[i]), "t", &err) &&
-                     !tu_reader_new(&r, in, 0, NULL, &err), "open");
+        struct tu_reader *r = kit_reader(kit_file(from[i], bytes[i]), 0, NULL);
         int rc = 0;
         while (!rc && !(rc = tu_reader_next(r, &rec, &err)) && rec)
             rc = rec->type == TU_REC_END ? tu_writer_end(w, false, &err)
@@ -144,14 +146,12 @@ static void copying(void)
     /* A payload that turns out wrong: the copy fails, and so does what was copied. */
     int fd;
     size_t n;
-    struct tu_in *in;
-    struct tu_reader *r;
     const struct tu_record *rec;
     struct tu_writer *w = kit_writer(&fd);
     ex2[0x141] ^= 1;
-    kit_must(!tu_in_take_fd(&in, kit_file(ex2, EX2_SIZE), "t", &err) &&
-                 !tu_reader_new(&r, in, 0, NULL, &err) && !tu_reader_next(r, &rec, &err) &&
-                 !tu_reader_next(r, &rec, &err), "open");
+    struct tu_reader *r = kit_reader(kit_file(ex2, EX2_SIZE), 0, NULL);
+    kit_must(!tu_reader_next(r, &rec, &err) && !tu_reader_next(r, &rec, &err),
+             "open");
     eq_int(tu_writer_copy(w, r, &err), TU_EPCRC, "copy of a wrong payload");
     tu_writer_abort(w);
     unsigned char *p = kit_bytes(fd, &n);
