@@ -1,0 +1,213 @@
+"""What `shard-ckpt convert --to megatron` writes, loaded by the real Megatron-core.
+
+Every rank is real: a gloo world on CPUs, GPTModel with the local spec,
+`load_state_dict(strict=True)`, then a forward pass over all ranks whose logits
+must be those of transformers.  The files of the layouts that tests/data/megatron
+has are also compared tensor by tensor with Megatron's own.
+"""
+import argparse
+import dataclasses
+import glob
+import os
+import signal
+import socket
+import sys
+import tempfile
+
+import torch
+
+from interop import Skip, check, command, data, main, same, temp, torch_rows
+
+# model, layout, the fixture of the same layout (compared where the tree has it)
+CASES = (
+    ("llama", "tp=1", "llama_tp1"), ("llama", "tp=2", "llama_tp2"), ("llama", "tp=2,pp=2", "llama_tp2_pp2"),
+    ("llama", "pp=2,vpp=2", "llama_pp2_vpp2"), ("llama", "pp=2,layers=3+1", "llama_pp2_uneven"),
+    ("llama", "tp=4", "llama_tp4"), ("gpt2", "tp=2", "gpt2_tp2"), ("gpt2", "tp=2,pp=2", "gpt2_tp2_pp2"),
+    ("qwen2", "tp=2", "qwen2_tp2"), ("qwen3", "tp=2", "qwen3_tp2"), ("mixtral", "ep=2", "mixtral_ep2"),
+    ("mixtral", "tp=2,ep=2", "mixtral_tp2_ep2"), ("mixtral", "pp=2,ep=2", "mixtral_pp2_ep2"),
+    ("qwen2_moe", "tp=2", "qwen2_moe_tp2"), ("gpt2", "pp=2", "gpt2_pp2"), ("llama_mqa", "tp=2", "llama_mqa_tp2"),
+    ("llama_even", "tp=2,pp=2", None), ("mistral", "tp=2", None),
+)
+VOCAB = ("embedding.word_embeddings.weight", "output_layer.weight")
+
+
+def load(file):
+    """As a careful user loads it: nothing but data and the classes of the arguments."""
+    allowed = [argparse.Namespace, signal.Signals]
+    try:
+        from megatron.core.transformer.enums import AttnBackend
+        allowed.append(AttnBackend)
+    except ImportError:
+        pass
+    with torch.serialization.safe_globals(allowed):
+        return torch.load(file, weights_only=True, map_location="cpu")
+
+
+def rank_files(root):
+    with open(os.path.join(root, "latest_checkpointed_iteration.txt")) as f:
+        word = f.read().strip()
+    folder = os.path.join(root, word if word == "release" else "iter_%07d" % int(word))
+    return {os.path.basename(os.path.dirname(p)): p for p in glob.glob(folder + "/mp_rank_*/model_optim_rng.pt")}
+
+
+def files(root, fixture):
+    """Each rank's tensors against Megatron's own; rows that pad the vocabulary may differ."""
+    mine, real = rank_files(root), rank_files(data("megatron/" + fixture))
+    assert set(mine) == set(real), "rank folders %s, expected %s" % (sorted(mine), sorted(real))
+    for rank in sorted(real):
+        a, b = load(mine[rank]), torch.load(real[rank], weights_only=False)
+        keys = sorted(k for k in b if k.startswith("model"))
+        assert sorted(k for k in a if k.startswith("model")) == keys, "%s: keys %s" % (rank, sorted(a))
+        assert a["checkpoint_version"] == 3.0
+        tp, rows = b["args"].tensor_model_parallel_size, b["args"].padded_vocab_size
+        first = int(rank.split("_")[2]) * rows // tp
+        for key in keys:
+            x = {k: t for k, t in a[key].items() if isinstance(t, torch.Tensor)}
+            y = {k: t for k, t in b[key].items() if isinstance(t, torch.Tensor)}
+            for t in (x, y):
+                for name in VOCAB:
+                    if name in t:
+                        assert t[name].shape[0] == rows // tp, "%s: %d rows" % (name, t[name].shape[0])
+                        t[name] = t[name][:max(0, b["args"].vocab_size - first)]
+            same(torch_rows(x), torch_rows(y))
+
+
+def number(args, name, default):
+    value = getattr(args, name, None)
+    return default if value is None else value
+
+
+def chunks_of(args, parallel):
+    """This rank's chunks from the checkpoint's own arguments."""
+    from megatron.core.models.gpt import GPTModel
+    from megatron.core.models.gpt.gpt_layer_specs import get_gpt_layer_local_spec
+    from megatron.core.transformer import TransformerConfig
+    fields = {f.name for f in dataclasses.fields(TransformerConfig)}
+    known = {k: v for k, v in vars(args).items() if k in fields and v is not None}
+    for derived in ("sequence_parallel", "context_parallel_size", "init_method", "output_layer_init_method"):
+        known.pop(derived, None)
+    swiglu = bool(number(args, "swiglu", False))
+    vpp = number(args, "virtual_pipeline_model_parallel_size", 1)
+    dtype = number(args, "params_dtype", torch.float32)
+    known.update(
+        use_cpu_initialization=True, gradient_accumulation_fusion=False, persist_layer_norm=False,
+        bias_activation_fusion=False, bias_dropout_fusion=False, masked_softmax_fusion=False, apply_rope_fusion=False,
+        attention_dropout=0.0, hidden_dropout=0.0, params_dtype=dtype, pipeline_dtype=dtype,
+        gated_linear_unit=swiglu, activation_func=torch.nn.functional.silu if swiglu else torch.nn.functional.gelu,
+        num_moe_experts=number(args, "num_experts", None), normalization=number(args, "normalization", "LayerNorm"),
+        layernorm_epsilon=number(args, "layernorm_epsilon", number(args, "norm_epsilon", 1e-5)),
+        moe_token_dispatcher_type="allgather",
+        moe_router_load_balancing_type="none", virtual_pipeline_model_parallel_size=vpp if vpp > 1 else None,
+        num_layers_in_first_pipeline_stage=number(args, "decoder_first_pipeline_num_layers", None),
+        num_layers_in_last_pipeline_stage=number(args, "decoder_last_pipeline_num_layers", None),
+        num_query_groups=args.num_query_groups if number(args, "group_query_attention", False)
+        else args.num_attention_heads)
+    config = TransformerConfig(**known)
+    layer = get_gpt_layer_local_spec(num_experts=config.num_moe_experts,
+                                     qk_layernorm=number(args, "qk_layernorm", False),
+                                     normalization=config.normalization)
+    chunks = []
+    for v in range(vpp):
+        stage = {"vp_stage": v} if vpp > 1 else {}
+        chunks.append(GPTModel(
+            config, layer, args.padded_vocab_size, number(args, "max_position_embeddings", 64),
+            pre_process=parallel.is_pipeline_first_stage(ignore_virtual=vpp == 1, **stage),
+            post_process=parallel.is_pipeline_last_stage(ignore_virtual=vpp == 1, **stage), parallel_output=False,
+            share_embeddings_and_output_weights=not number(args, "untie_embeddings_and_output_weights", False),
+            position_embedding_type=number(args, "position_embedding_type", "learned_absolute"),
+            rotary_percent=number(args, "rotary_percent", 1.0), rotary_base=number(args, "rotary_base", 10000),
+            **stage).to(dtype).eval())
+    return chunks
+
+
+def rank_main(rank, world, root, model, port, failures):
+    try:
+        rank_work(rank, world, root, model, port)
+    except Exception as why:
+        with open(os.path.join(failures, str(rank)), "w") as f:
+            f.write("rank %d: %s: %s" % (rank, type(why).__name__, why))
+        raise
+
+
+def rank_work(rank, world, root, model, port):
+    import contextlib
+    os.environ.update(RANK=str(rank), LOCAL_RANK=str(rank), WORLD_SIZE=str(world), MASTER_ADDR="127.0.0.1",
+                      MASTER_PORT=str(port))
+    sys.stdout = open(os.devnull, "w")
+    torch.set_num_threads(1)
+    from megatron.core import parallel_state as parallel
+    from megatron.core import tensor_parallel
+    from megatron.core.transformer.moe import moe_utils
+    from megatron_legacy import forward, hf_model
+    torch.cuda.current_device = lambda: torch.device("cpu")
+    torch.Tensor.cuda = lambda self, *_, **__: self
+    moe_utils.te_general_gemm = None
+    tensor_parallel.get_cuda_rng_tracker().fork = lambda *_: contextlib.nullcontext()
+    paths = rank_files(root)
+    args = load(paths[sorted(paths)[0]])["args"]
+    tp, pp = args.tensor_model_parallel_size, args.pipeline_model_parallel_size
+    vpp, ep = number(args, "virtual_pipeline_model_parallel_size", 1), number(args, "expert_model_parallel_size", 1)
+    torch.distributed.init_process_group("gloo")
+    parallel.initialize_model_parallel(tp, pp, vpp if vpp > 1 else None, expert_model_parallel_size=ep)
+    name = "mp_rank_%02d" % parallel.get_tensor_model_parallel_rank()
+    if pp > 1:
+        name += "_%03d" % parallel.get_pipeline_model_parallel_rank()
+    if ep > 1:
+        name += "_%03d" % parallel.get_expert_model_parallel_rank()
+    state = load(paths[name])
+    chunks = chunks_of(state["args"], parallel)
+    for v, chunk in enumerate(chunks):
+        chunk.load_state_dict(state["model%d" % v if vpp > 1 else "model"], strict=True)
+    hf = hf_model(model)
+    ids = torch.randint(0, hf.config.vocab_size, (1, 16), generator=torch.Generator().manual_seed(5))
+    args.sequence_parallel = False
+    logits = forward(chunks, ids, args, parallel)
+    if logits is not None:
+        with torch.no_grad():
+            want = hf.float()(ids).logits
+        diff = (logits[..., :want.shape[-1]] - want).abs().max().item()
+        assert diff < 1e-4, "logits differ by %g" % diff
+    torch.distributed.barrier()
+    torch.distributed.destroy_process_group()
+
+
+def model_loads(root, model):
+    try:
+        import megatron.core    # noqa: F401
+    except ImportError as why:
+        raise Skip("no megatron-core: %s" % why)
+    args = load(next(iter(rank_files(root).values())))["args"]
+    world = (args.tensor_model_parallel_size * args.pipeline_model_parallel_size
+             * number(args, "expert_model_parallel_size", 1))
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        port = s.getsockname()[1]
+    with tempfile.TemporaryDirectory() as failures:
+        try:
+            torch.multiprocessing.spawn(rank_main, (world, root, model, port, failures), nprocs=world)
+        except Exception:
+            for name in sorted(os.listdir(failures)):
+                raise AssertionError(open(os.path.join(failures, name)).read())
+            raise
+
+
+def written(model, layout, fixture):
+    out = temp("out")
+    command("shard-ckpt", "convert", "--to", "megatron:" + layout + ",spec=local", data("hf/" + model), out)
+    if fixture and os.path.isdir(data("megatron/" + fixture)):
+        files(out, fixture)
+    model_loads(out, model)
+
+
+def itself(fixture):
+    """The check's own check: the real Megatron's file passes it."""
+    files(data("megatron/" + fixture), fixture)
+    model_loads(data("megatron/" + fixture), fixture.split("_")[0])
+
+
+check("megatron itself llama_tp2_pp2", "llama_tp2_pp2")(itself)
+for model, layout, fixture in CASES:
+    check("megatron %s %s" % (model, layout), model, layout, fixture)(written)
+
+if __name__ == "__main__":
+    sys.exit(main())
