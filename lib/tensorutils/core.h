@@ -9,6 +9,7 @@
 #include "core/box.h"
 #include "core/buf.h"
 #include "core/bytes.h"
+#include "core/compare.h"
 #include "core/cpu.h"
 #include "core/crc32.h"
 #include "core/dtype.h"

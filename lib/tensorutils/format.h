@@ -184,6 +184,27 @@ TU_API TU_MUST int tu_source_copy(struct tu_source *s, size_t i, struct tu_sink 
                                   uint64_t *done, uint64_t total, const struct tu_job *job,
                                   struct tu_err *err);
 
+/* Comparison ------------------------------------------------------------------------------------- */
+
+/* Pair the tensors of two sources by name, the k-th of a name with the k-th: to[a->n] gets the partner
+ * in b, from[b->n] that in a, SIZE_MAX where there is none. */
+TU_API TU_MUST int tu_source_match(const struct tu_source *a, const struct tu_source *b, size_t *to,
+                                   size_t *from, struct tu_err *err);
+
+/* What tu_source_compare finds. */
+struct tu_difference {
+    bool bytes_equal;
+    bool valued;              /* values could be compared; else only blocks of bytes were */
+    struct tu_compare values; /* of block formats: n and differ count blocks */
+};
+
+/* Compare tensor i of a with tensor j of b, which have as many elements: bytes first, values where
+ * bytes or dtypes differ. tol NULL: only equal bytes pass, values are for the report. Stored checksums
+ * are verified on the way. */
+TU_API TU_MUST int tu_source_compare(struct tu_difference *out, struct tu_source *a, size_t i,
+                                     struct tu_source *b, size_t j, const struct tu_tolerance *tol,
+                                     const struct tu_job *job, struct tu_err *err);
+
 /* zip: STORED archives with aligned data; the container of torch and npz ------------------------ */
 
 struct tu_zip;
