@@ -52,7 +52,11 @@ static void ranges(struct frame *f)
         hi[1] = fmax(hi[1], 0);
     }
     tui_axis_of(&f->y, lo[1], hi[1], c->log_y, (size_t)(f->height / 50) + 2);
+    if (c->x_lo < c->x_hi)
+        lo[0] = c->x_lo, hi[0] = c->x_hi;
     tui_axis_of(&f->x, lo[0], hi[0], c->log_x, (size_t)(f->width / 70) + 2);
+    if (c->x_lo < c->x_hi)
+        tui_axis_clip(&f->x, c->x_lo, c->x_hi);
 }
 
 static double px(const struct frame *f, double x)
@@ -85,7 +89,9 @@ static void layout(struct frame *f)
         label = fmax(label, tui_text_width(tui_axis_label(&f->y, i, text), SMALL));
     f->left = 12 + label + (c->y_label ? 20 : 0) + 6;
     f->top = 12 + (c->title ? TITLE + 8 : 0);
-    f->w = f->width - f->left - 22;
+    if (c->margin_left > 0)
+        f->left = c->margin_left;
+    f->w = f->width - f->left - (c->margin_right > 0 ? c->margin_right : 22);
     f->top += legend(NULL, f, f->left, f->top);
     double foot = 22 + (c->x_label ? 18 : 0);
     if (c->kind == TU_CHART_BARS && turned(f)) {

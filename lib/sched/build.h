@@ -39,8 +39,6 @@ uint64_t tui_key(const struct tu_sched_params *q, const char *key, uint64_t fall
 const char *tui_key_text(const struct tu_sched_params *q, const char *key,
                          const char *fallback);
 
-/* Stages of one pipeline on the rank that has most: chunks of a rank's share. */
-uint32_t tui_chunks(const struct tu_sched *s);
 /* Pipeline of a stage, and the stage within it. */
 static inline uint32_t tui_pipe(const struct tu_sched *s, uint32_t stage)
 {

@@ -214,10 +214,29 @@ static int transfers(struct tu_sched **out, const struct tu_sched *s, bool late,
     return tui_build_end(&t.b, out);
 }
 
+/* An I and the W directly behind it, of the same unit, as one B. */
+static int merged(struct tu_sched **out, const struct tu_sched *s, struct tu_err *err)
+{
+    struct tui_build b;
+    like(&b, s, err);
+    for (uint32_t r = 0; r < s->ranks && !b.code; r++)
+        for (size_t i = 0; i < s->n[r]; i++) {
+            struct tu_op op = s->op[r][i];
+            const struct tu_op *w = i + 1 < s->n[r] ? &s->op[r][i + 1] : &op;
+            if (op.kind == TU_OP_I && w->kind == TU_OP_W && w->stage == op.stage &&
+                w->mb == op.mb && w->slice == op.slice) {
+                op.kind = TU_OP_B;
+                i++;
+            }
+            tui_add_op(&b, r, &op);
+        }
+    return tui_build_end(&b, out);
+}
+
 int tu_sched_lower(struct tu_sched **out, const struct tu_sched *s,
                    const struct tu_lower *how, struct tu_err *err)
 {
-    struct tu_sched *gathered = NULL;
+    struct tu_sched *gathered = NULL, *whole = NULL;
     *out = NULL;
     for (uint32_t r = 0; r < s->ranks; r++)
         for (size_t i = 0; i < s->n[r]; i++)
@@ -226,9 +245,12 @@ int tu_sched_lower(struct tu_sched **out, const struct tu_sched *s,
                     err, TU_EUSAGE,
                     "lower: rank %u, position %zu: communication is written already", r,
                     i);
-    int rc = how->depth ? tui_add_fsdp(&gathered, s, how->depth, err) : 0;
+    int rc = how->merge ? merged(&whole, s, err) : 0;
+    if (!rc && how->depth)
+        rc = tui_add_fsdp(&gathered, whole ? whole : s, how->depth, err);
     if (!rc)
-        rc = transfers(out, gathered ? gathered : s, how->late, err);
+        rc = transfers(out, gathered ? gathered : whole ? whole : s, how->late, err);
+    tu_sched_free(whole);
     tu_sched_free(gathered);
     return rc;
 }

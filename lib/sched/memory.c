@@ -15,6 +15,11 @@ struct tui_mem tui_mem_of(const struct tu_cost *c, uint32_t chunks)
     return (struct tui_mem){2 * (int64_t)chunks, 2, 1, 0};
 }
 
+int64_t tu_cost_unit(const struct tu_cost *c, uint32_t chunks)
+{
+    return tui_mem_of(c, chunks).unit;
+}
+
 struct event {
     int64_t time;
     int64_t change;
@@ -59,7 +64,7 @@ static int events(const struct tu_sim *r, const struct tu_sched *s,
                   const struct tu_cost *c, uint32_t rank, struct event **out, size_t *n,
                   struct tu_err *err)
 {
-    struct tui_mem m = tui_mem_of(c, tui_chunks(s));
+    struct tui_mem m = tui_mem_of(c, tu_sched_chunks(s) * s->slices);
     struct event *e = tu_alloc(2 * s->n[rank] + 2, sizeof *e, err);
     if (!e)
         return TU_ENOMEM;
@@ -134,7 +139,7 @@ static int versions(struct tu_sim *r, const struct tu_sched *s, uint32_t rank,
                     struct tu_err *err)
 {
     uint32_t *seen =
-        tu_calloc((size_t)s->microbatches * tui_chunks(s) + 1, sizeof *seen, err);
+        tu_calloc((size_t)s->microbatches * tu_sched_chunks(s) + 1, sizeof *seen, err);
     if (!seen)
         return TU_ENOMEM;
     uint32_t updates = 0, oldest = 0, forwards = 0;
@@ -160,7 +165,7 @@ static int versions(struct tu_sim *r, const struct tu_sched *s, uint32_t rank,
 int tui_memory_peaks(struct tu_sim *r, const struct tu_sched *s, const struct tu_cost *c,
                      struct tu_err *err)
 {
-    r->mem_unit = tui_mem_of(c, tui_chunks(s)).unit;
+    r->mem_unit = tui_mem_of(c, tu_sched_chunks(s) * s->slices).unit;
     r->peak = tu_alloc(s->ranks, sizeof *r->peak, err);
     r->versions = tu_calloc(s->ranks, sizeof *r->versions, err);
     r->staleness = tu_calloc(s->ranks, sizeof *r->staleness, err);

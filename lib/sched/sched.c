@@ -162,7 +162,7 @@ void tui_add_pair(struct tui_build *b, uint32_t rank, uint32_t f_stage, uint32_t
 /* Placement -----------------------------------------------------------------------------
  */
 
-uint32_t tui_chunks(const struct tu_sched *s)
+uint32_t tu_sched_chunks(const struct tu_sched *s)
 {
     uint32_t most = 1, *count = tu_calloc(s->ranks, sizeof *count, NULL);
     for (uint32_t k = 0; count && k < s->stages; k++)

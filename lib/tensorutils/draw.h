@@ -71,8 +71,10 @@ struct tu_chart {
     bool log_x, log_y, y_from_zero;
     size_t n;
     const struct tu_series *series;
-    const char *const *category; /* bars: names, as many as the longest series */
-    double width, height;        /* 0: 640 × 400 */
+    const char *const *category;      /* bars: names, as many as the longest series */
+    double width, height;             /* 0: 640 × 400 */
+    double x_lo, x_hi;                /* both 0: from the data, rounded to marks */
+    double margin_left, margin_right; /* beside the axes; 0: as needed */
 };
 TU_API TU_MUST int tu_chart_svg(struct tu_buf *out, const struct tu_chart *c,
                                 struct tu_err *err);

@@ -83,6 +83,8 @@ TU_API const char *tu_op_text(const struct tu_op *op, uint32_t slices, char out[
 /* "loop", "v", "linear", "wave", "bidirectional" or "custom". */
 TU_API const char *tu_sched_placement(const struct tu_sched *s);
 TU_API const char *tu_op_name(unsigned kind); /* letters in files */
+/* Stages of one pipeline on the rank that has most. */
+TU_API uint32_t tu_sched_chunks(const struct tu_sched *s);
 
 /* Costs ---------------------------------------------------------------------------------
  */
@@ -129,6 +131,8 @@ TU_API TU_MUST int tu_cost_parse(struct tu_cost *c, const char *text, uint32_t s
  */
 TU_API TU_MUST int tu_cost_memory(struct tu_cost *c, const char *text, uint32_t chunks,
                                   struct tu_err *err);
+/* Memory units in M_B, the activation of a rank's whole share of one micro-batch. */
+TU_API int64_t tu_cost_unit(const struct tu_cost *c, uint32_t chunks);
 /* Lines "KIND,STAGE,TIME" in the cost's unit (header and # comments skipped); KIND one of
  * F I W B, or mb (STAGE is a micro-batch, TIME its weight), arrive (a micro-batch and its
  * time) or link ("link,FROM,TO,TIME"). */
@@ -213,7 +217,8 @@ TU_API TU_MUST int tu_schedule_make(struct tu_sched **out, const struct tu_sched
 struct tu_lower {
     uint32_t depth; /* stages gathered ahead (UNSHARD, RESHARD, REDUCE_GRAD); 0: none of
                        these */
-    bool late;      /* a RECV directly before its consumer, else as soon as it is sent */
+    bool merge; /* an I directly followed by its W becomes a B first, as torch 2.5 did */
+    bool late;  /* a RECV directly before its consumer, else as soon as it is sent */
 };
 /* Write every transfer down. Errors: TU_EUSAGE when it is there already or s is not
  * valid. */
@@ -247,6 +252,10 @@ struct tu_sched_form {
     bool needs_sim;
 };
 TU_API extern const struct tu_sched_form *const tu_sched_forms[]; /* NULL-ended */
+/* The form "text", in colour on request. */
+TU_API TU_MUST int tu_sched_grid(struct tu_buf *out, const struct tu_sched *s,
+                                 const struct tu_cost *c, const struct tu_sim *sim,
+                                 bool colour, struct tu_err *err);
 TU_API const struct tu_sched_form *tu_sched_form_find(const char *name);
 /* Read by name, or by looks when form is NULL. Errors: TU_EFORMAT with rank, column,
  * text. */

@@ -14,8 +14,6 @@
 #define TENSORUTILS_STREAM_H
 
 #include "core.h"
-#include "stream/edit.h"
-#include "stream/gen.h"
 
 TU_BEGIN
 

@@ -1,0 +1,75 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* gen.c: pipe-sched gen: a schedule by name. */
+#include "pipe-sched/pipe.h"
+
+static struct {
+    struct tu_spec schedule;
+    uint64_t p, m, chunks;
+    const char *to;
+} opt = {.to = "json"};
+
+static const struct tu_opt options[] = {
+    {'s', "schedule", "NAME[:KEY=VALUE,...]", "which one; --list=schedules names them",
+     TU_OPT_SPEC, &opt.schedule, NULL, 0},
+    {'p', "ranks", "N", "pipeline ranks", TU_OPT_U64, &opt.p, NULL, 0},
+    {'m', "microbatches", "N", "micro-batches of a step", TU_OPT_U64, &opt.m, NULL, 0},
+    {'c', "chunks", "N", "chunks (stages) of a rank; default: the schedule's own",
+     TU_OPT_U64, &opt.chunks, NULL, 0},
+    {0, "to", "FORM", "what is written; default json; --list=forms", TU_OPT_STRING,
+     &opt.to, NULL, 0},
+    {0},
+};
+
+static uint32_t clamp(uint64_t v)
+{
+    return v > UINT32_MAX ? UINT32_MAX : (uint32_t)v;
+}
+
+static int run(struct tu_ctx *ctx, int argc, char **argv)
+{
+    struct tu_err err;
+    struct tu_cost cost;
+    struct tu_sched *s = NULL;
+    (void)argc;
+    (void)argv;
+    if (!opt.schedule.name)
+        return tu_usage(ctx, "gen: --schedule is needed; --list=schedules names them");
+    const struct tu_schedule *row = tu_schedule_find(opt.schedule.name);
+    if (!row)
+        return tu_usage(ctx, "no schedule is called '%s'; --list=schedules names them",
+                        opt.schedule.name);
+    if (!opt.p || !opt.m)
+        return tu_usage(ctx, "gen: -p and -m are needed, each at least 1");
+    struct tu_sched_params q = {.p = clamp(opt.p),
+                                .m = clamp(opt.m),
+                                .v = clamp(opt.chunks),
+                                .spec = &opt.schedule,
+                                .cost = &cost};
+    uint32_t chunks = q.v ? q.v : row->chunks_min;
+    int rc = pipe_cost_get(&cost, chunks, &err);
+    if (rc)
+        return tu_error(ctx, &err);
+    rc = pipe_cap(&cost, chunks, &q.cap, &err);
+    if (!rc)
+        rc = tu_schedule_make(&s, row, &q, &err);
+    if (!rc)
+        rc = pipe_write(ctx, s, &cost, opt.to, &err);
+    tu_sched_free(s);
+    tu_cost_release(&cost);
+    return rc ? tu_error(ctx, &err) : ctx->status;
+}
+
+static const char *const usage[] = {"-s schedule -p ranks -m microbatches [option ...]",
+                                    NULL};
+
+const struct tu_cmd pipe_gen = {
+    .name = "gen",
+    .summary = "write a schedule by name",
+    .usage = usage,
+    .opts = options,
+    .shared = pipe_cost_options,
+    .listings = pipe_listings,
+    .flags = TU_CMD_NO_REPORT | TU_CMD_NO_FORCE | TU_CMD_NO_THREADS | TU_CMD_NO_PROGRESS |
+             TU_CMD_NO_SEED | TU_CMD_NO_DEVICE,
+    .run = run,
+};

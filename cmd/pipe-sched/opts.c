@@ -1,0 +1,204 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* opts.c: options and steps that the subcommands of pipe-sched share. */
+#include <inttypes.h>
+#include <string.h>
+#include "pipe-sched/pipe.h"
+
+struct pipe_cost pipe_cost;
+
+static const char *const releases[] = {"w", "split", NULL};
+static const char *const syncs[] = {"bypass", "barrier", NULL};
+
+const struct tu_opt pipe_cost_options[] = {
+    {0, "cost", "KEY=TIME,...", "times: F I W B FB R C CF CB OPT, and unit=ns|us|ms|s",
+     TU_OPT_STRING, &pipe_cost.cost, NULL, 0},
+    {0, "share", NULL, "the times are of a rank's share: divide them among its chunks",
+     TU_OPT_FLAG, &pipe_cost.share, NULL, 0},
+    {0, "times", "FILE", "times of single stages, links, micro-batches (CSV)",
+     TU_OPT_FILE_IN, &pipe_cost.times, NULL, 0},
+    {0, "memory", "KEY=SIZE,...", "activation memory of a rank's share: B W CKPT",
+     TU_OPT_STRING, &pipe_cost.memory, NULL, 0},
+    {0, "release", NULL, "free activations at W, or partly at I", TU_OPT_CHOICE,
+     &pipe_cost.release, releases, 0},
+    {0, "memory-cap", "SIZE", "most activation memory of a rank, in M_B", TU_OPT_STRING,
+     &pipe_cost.cap, NULL, 0},
+    {0, "sync", NULL, "ranks go on alone into the next step, or line up", TU_OPT_CHOICE,
+     &pipe_cost.sync, syncs, 0},
+    {0, "contend", NULL, "transfers over one link follow one another", TU_OPT_FLAG,
+     &pipe_cost.contend, NULL, 0},
+    {0, "blocking", NULL, "a rank is busy while it sends", TU_OPT_FLAG,
+     &pipe_cost.blocking, NULL, 0},
+    {0},
+};
+
+static const char *schedule_row(size_t i, const char **help)
+{
+    *help = tu_schedules[i] ? tu_schedules[i]->help : NULL;
+    return tu_schedules[i] ? tu_schedules[i]->name : NULL;
+}
+
+static const char *form_row(size_t i, const char **help)
+{
+    *help = tu_sched_forms[i] ? tu_sched_forms[i]->help : NULL;
+    return tu_sched_forms[i] ? tu_sched_forms[i]->name : NULL;
+}
+
+const struct tu_listing pipe_listings[] = {
+    {"schedules", "schedules that gen makes", schedule_row},
+    {"forms", "forms of a schedule that are read or written", form_row},
+    {0},
+};
+
+int pipe_cost_over(struct tu_cost *c, uint32_t chunks, struct tu_err *err)
+{
+    const struct pipe_cost *o = &pipe_cost;
+    struct tu_buf text = {0};
+    int rc = o->cost ? tu_cost_parse(c, o->cost, o->share ? chunks : 1, err) : 0;
+    if (!rc && o->times)
+        rc = pipe_slurp(o->times, &text, err);
+    if (!rc && o->times)
+        rc = tu_cost_times(c, text.data ? text.data : "", text.n, err);
+    if (!rc && o->memory)
+        rc = tu_cost_memory(c, o->memory, chunks, err);
+    tu_buf_release(&text);
+    if (o->release)
+        c->release = TU_MEM_SPLIT;
+    c->contend = c->contend || o->contend;
+    c->blocking = c->blocking || o->blocking;
+    c->barrier = c->barrier || o->sync;
+    return rc;
+}
+
+int pipe_cost_get(struct tu_cost *c, uint32_t chunks, struct tu_err *err)
+{
+    tu_cost_init(c);
+    int rc = pipe_cost_over(c, chunks, err);
+    if (rc)
+        tu_cost_release(c);
+    return rc;
+}
+
+int pipe_cap(const struct tu_cost *c, uint32_t chunks, int64_t *cap, struct tu_err *err)
+{
+    int64_t value, scale, unit = tu_cost_unit(c, chunks);
+    *cap = 0;
+    if (!pipe_cost.cap)
+        return 0;
+    int rc = tu_decimal(pipe_cost.cap, &value, &scale, err);
+    if (rc)
+        return rc;
+    *cap = value * unit / scale;
+    return *cap > 0
+               ? 0
+               : tu_fail(err, TU_EUSAGE, "--memory-cap %s: is too small", pipe_cost.cap);
+}
+
+int pipe_slurp(const char *path, struct tu_buf *out, struct tu_err *err)
+{
+    struct tu_in *in;
+    size_t got = 1;
+    int rc = tu_in_open(&in, path, err);
+    if (rc)
+        return rc;
+    while (!rc && got) {
+        void *p = tu_buf_room(out, TU_IO_CHUNK, err);
+        rc = p ? tu_in_read(in, p, TU_IO_CHUNK, &got, err) : TU_ENOMEM;
+        out->n += rc ? 0 : got;
+    }
+    tu_in_close(in);
+    return rc;
+}
+
+int pipe_read(struct tu_ctx *ctx, const char *path, const char *form,
+              const struct tu_sched_hint *hint, struct tu_sched **s, struct tu_cost *c,
+              struct tu_err *err)
+{
+    struct tu_buf text = {0};
+    const struct tu_sched_form *f = form ? tu_sched_form_find(form) : NULL;
+    const char *name = path && strcmp(path, "-") ? path : "standard input";
+    (void)ctx;
+    *s = NULL;
+    tu_cost_init(c);
+    if (form && (!f || !f->read))
+        return tu_fail(err, TU_EUSAGE,
+                       "--from %s: cannot be read; --list=forms names the forms", form);
+    int rc = pipe_slurp(path ? path : "-", &text, err);
+    if (!rc) {
+        rc = tu_sched_read(s, c, text.data ? text.data : "", text.n, f, hint, err);
+        if (rc)
+            tu_err_prefix(err, "%s", name);
+    }
+    tu_buf_release(&text);
+    if (!rc)
+        rc = pipe_cost_over(c, tu_sched_chunks(*s), err);
+    if (rc) {
+        tu_sched_free(*s);
+        tu_cost_release(c);
+        *s = NULL;
+    }
+    return rc;
+}
+
+int pipe_bytes(struct tu_ctx *ctx, const struct tu_buf *b, struct tu_err *err)
+{
+    struct tu_out *out;
+    int rc = tu_ctx_output(ctx, &out, err);
+    if (rc)
+        return rc;
+    rc = tu_out_write(out, b->data ? b->data : "", b->n, err);
+    if (rc) {
+        tu_out_abort(out);
+        return rc;
+    }
+    return tu_out_commit(out, false, err);
+}
+
+/* The faults of a schedule, one message each. */
+static void complain(struct tu_ctx *ctx, struct tu_buf *report)
+{
+    char *line = report->data, *end;
+    for (; line && *line; line = end) {
+        end = line + strcspn(line, "\n");
+        if (*end)
+            *end++ = 0;
+        tu_errorf(ctx, TU_OK, "%s", line);
+    }
+}
+
+int pipe_simulate(struct tu_ctx *ctx, const struct tu_sched *s, const struct tu_cost *c,
+                  struct tu_sim *sim, int *status, struct tu_err *err)
+{
+    struct tu_buf report = {0};
+    size_t faults = 0;
+    int rc = tu_sim_run(sim, s, c, &report, &faults, err);
+    *status = rc || faults ? TU_STATUS_NO : TU_STATUS_YES;
+    if (!rc && faults)
+        complain(ctx, &report);
+    tu_buf_release(&report);
+    return rc;
+}
+
+int pipe_write(struct tu_ctx *ctx, const struct tu_sched *s, const struct tu_cost *c,
+               const char *form, struct tu_err *err)
+{
+    const struct tu_sched_form *f = tu_sched_form_find(form);
+    struct tu_buf text = {0};
+    struct tu_sim sim = {0};
+    int status = TU_STATUS_YES, rc = 0;
+    if (!f || !f->write)
+        return tu_fail(err, TU_EUSAGE,
+                       "--to %s: cannot be written; --list=forms names the forms", form);
+    if (f->needs_sim)
+        rc = pipe_simulate(ctx, s, c, &sim, &status, err);
+    if (!rc && status == TU_STATUS_YES) {
+        rc = !strcmp(form, "text") ? tu_sched_grid(&text, s, c, &sim, ctx->color, err)
+                                   : f->write(&text, s, c, &sim, err);
+        if (!rc)
+            rc = pipe_bytes(ctx, &text, err);
+    } else if (!rc) {
+        ctx->status = ctx->status > status ? ctx->status : status;
+    }
+    tu_sim_release(&sim);
+    tu_buf_release(&text);
+    return rc;
+}

@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* pipe.h: what the subcommands of pipe-sched share: times, memory, reading and writing.
+ */
+#ifndef PIPE_SCHED_PIPE_H
+#define PIPE_SCHED_PIPE_H
+
+#include <tensorutils/sched.h>
+#include "common/main.h"
+
+extern const struct tu_cmd pipe_gen, pipe_sim, pipe_verify, pipe_lower, pipe_compare,
+    pipe_draw, pipe_convert, pipe_diff, pipe_optimize, pipe_partition, pipe_place,
+    pipe_plan;
+extern const struct tu_listing pipe_listings[];
+
+/* Times and memory, the same options everywhere. */
+struct pipe_cost {
+    const char *cost, *memory, *times, *cap;
+    int release, sync;
+    bool share, contend, blocking;
+};
+extern struct pipe_cost pipe_cost;
+extern const struct tu_opt pipe_cost_options[];
+/* Fill c from the options; share: chunks that a rank's times are divided among. */
+TU_MUST int pipe_cost_get(struct tu_cost *c, uint32_t chunks, struct tu_err *err);
+/* The options over a cost that a file brought. */
+TU_MUST int pipe_cost_over(struct tu_cost *c, uint32_t chunks, struct tu_err *err);
+/* --memory-cap in memory units, 0 when it is not given. */
+TU_MUST int pipe_cap(const struct tu_cost *c, uint32_t chunks, int64_t *cap,
+                     struct tu_err *err);
+
+/* A schedule from the operand, or standard input. */
+TU_MUST int pipe_read(struct tu_ctx *ctx, const char *path, const char *form,
+                      const struct tu_sched_hint *hint, struct tu_sched **s,
+                      struct tu_cost *c, struct tu_err *err);
+TU_MUST int pipe_slurp(const char *path, struct tu_buf *out, struct tu_err *err);
+/* To -o in the named form; the times are simulated where the form shows them. */
+TU_MUST int pipe_write(struct tu_ctx *ctx, const struct tu_sched *s,
+                       const struct tu_cost *c, const char *form, struct tu_err *err);
+TU_MUST int pipe_bytes(struct tu_ctx *ctx, const struct tu_buf *b, struct tu_err *err);
+/* Simulate; a schedule that is not valid is status 1 with its faults on standard error.
+ * *status is TU_STATUS_YES when sim is filled. */
+TU_MUST int pipe_simulate(struct tu_ctx *ctx, const struct tu_sched *s,
+                          const struct tu_cost *c, struct tu_sim *sim, int *status,
+                          struct tu_err *err);
+/* A tick count in the cost's unit, for JSON: a number. */
+void pipe_json_time(struct tu_jw *w, const char *key, int64_t ticks,
+                    const struct tu_cost *c);
+/* The figures of a simulation, as keys of an open object. */
+void pipe_json_sim(struct tu_jw *w, const struct tu_sched *s, const struct tu_cost *c,
+                   const struct tu_sim *sim);
+void pipe_print_sim(struct tu_ctx *ctx, const struct tu_sched *s, const struct tu_cost *c,
+                    const struct tu_sim *sim);
+
+#endif

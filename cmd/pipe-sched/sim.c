@@ -1,0 +1,125 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* sim.c: pipe-sched sim and verify: what a schedule takes, and whether it can run at all.
+ */
+#include <inttypes.h>
+#include "pipe-sched/pipe.h"
+
+static struct {
+    const char *from;
+    uint64_t pipelines, stages, m;
+    bool old;
+} opt;
+
+static const struct tu_opt options[] = {
+    {0, "from", "FORM", "form of the input; default: by its looks", TU_OPT_STRING,
+     &opt.from, NULL, 0},
+    {0, "stages", "N", "stages of a pipeline, if not those that occur", TU_OPT_U64,
+     &opt.stages, NULL, 0},
+    {'m', "microbatches", "N", "micro-batches, if not those that occur", TU_OPT_U64,
+     &opt.m, NULL, 0},
+    {0, "pipelines", "N", "2: the upper half of the stages is a second pipeline",
+     TU_OPT_U64, &opt.pipelines, NULL, 0},
+    {0, "old-b", NULL, "B is the input gradient where a W exists (torch before 2.6)",
+     TU_OPT_FLAG, &opt.old, NULL, 0},
+    {0},
+};
+
+static int load(struct tu_ctx *ctx, int argc, char **argv, struct tu_sched **s,
+                struct tu_cost *c, struct tu_err *err)
+{
+    struct tu_sched_hint hint = {.stages = (uint32_t)tu_min(opt.stages, TU_SCHED_MAX),
+                                 .microbatches = (uint32_t)tu_min(opt.m, TU_SCHED_MAX),
+                                 .pipelines = (uint32_t)tu_min(opt.pipelines, 9),
+                                 .old_b = opt.old};
+    return pipe_read(ctx, argc ? argv[0] : "-", opt.from, &hint, s, c, err);
+}
+
+static int run_sim(struct tu_ctx *ctx, int argc, char **argv)
+{
+    struct tu_err err;
+    struct tu_cost c;
+    struct tu_sched *s;
+    struct tu_sim sim = {0};
+    int status = TU_STATUS_YES, rc = load(ctx, argc, argv, &s, &c, &err);
+    if (rc)
+        return tu_error(ctx, &err);
+    rc = pipe_simulate(ctx, s, &c, &sim, &status, &err);
+    if (!rc && status == TU_STATUS_YES) {
+        struct tu_jw *w = tu_result_begin(ctx);
+        if (w) {
+            pipe_json_sim(w, s, &c, &sim);
+            tu_result_end(ctx);
+        }
+        pipe_print_sim(ctx, s, &c, &sim);
+    }
+    tu_sim_release(&sim);
+    tu_sched_free(s);
+    tu_cost_release(&c);
+    return rc ? tu_error(ctx, &err) : status;
+}
+
+/* Only whether it is valid: every fault is named on standard output. */
+static int run_verify(struct tu_ctx *ctx, int argc, char **argv)
+{
+    struct tu_err err;
+    struct tu_cost c;
+    struct tu_sched *s;
+    struct tu_sim sim = {0};
+    struct tu_buf report = {0};
+    size_t faults = 0;
+    int rc = load(ctx, argc, argv, &s, &c, &err);
+    if (rc)
+        return tu_error(ctx, &err);
+    rc = tu_sim_run(&sim, s, &c, &report, &faults, &err);
+    if (!rc) {
+        struct tu_jw *w = tu_result_begin(ctx);
+        if (w) {
+            tu_jw_bool(w, "valid", !faults);
+            tu_jw_u64(w, "faults", faults);
+            tu_jw_u64(w, "operations", tu_sched_ops(s));
+            tu_jw_str(w, "report", report.data ? report.data : "");
+            tu_result_end(ctx);
+        }
+        if (faults)
+            tu_print(ctx, "%s", report.data ? report.data : "");
+        else
+            tu_print(
+                ctx,
+                "valid: %u ranks, %u stages (%s), %u micro-batches, %zu operations\n",
+                s->ranks, s->stages * s->pipelines, tu_sched_placement(s),
+                s->microbatches, sim.ops);
+    }
+    tu_buf_release(&report);
+    tu_sim_release(&sim);
+    tu_sched_free(s);
+    tu_cost_release(&c);
+    return rc ? tu_error(ctx, &err) : faults ? TU_STATUS_NO : TU_STATUS_YES;
+}
+
+static const char *const usage[] = {"[option ...] [file]", NULL};
+
+#define FLAGS                                                                            \
+    (TU_CMD_STDIN | TU_CMD_NO_FORCE | TU_CMD_NO_THREADS | TU_CMD_NO_PROGRESS |           \
+     TU_CMD_NO_SEED | TU_CMD_NO_DEVICE)
+
+const struct tu_cmd pipe_sim = {
+    .name = "sim",
+    .summary = "simulate a schedule: makespan, span, bubble, memory",
+    .usage = usage,
+    .opts = options,
+    .shared = pipe_cost_options,
+    .flags = FLAGS,
+    .max = 1,
+    .run = run_sim,
+};
+
+const struct tu_cmd pipe_verify = {
+    .name = "verify",
+    .summary = "is a schedule complete, consistent and free of deadlock",
+    .usage = usage,
+    .opts = options,
+    .shared = pipe_cost_options,
+    .flags = FLAGS,
+    .max = 1,
+    .run = run_verify,
+};

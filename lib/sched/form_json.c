@@ -1,0 +1,449 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* form_json.c: the document that the subcommands exchange, tensorutils.schedule/1.
+ *
+ * {"schema":…,"name":…,"p":…,"m":…,"stages":…,"place":[…],"cost":{…},"ranks":[
+ * ["0F0",…],      one line for each rank
+ * …]}
+ * The lists of operations are long and simple: they are read here, directly; what is
+ * around them is left to the JSON parser. Times are whole ticks, "scale" of them in a
+ * unit. */
+#include <jansson.h>
+#include <string.h>
+#include "sched/load.h"
+
+#define SCHEMA "tensorutils.schedule/1"
+
+/* Writing
+ * -------------------------------------------------------------------------------- */
+
+static void list(struct tu_jw *w, const char *key, const int64_t *v, size_t n)
+{
+    if (!v || !n)
+        return;
+    tu_jw_open(w, key, '[');
+    for (size_t i = 0; i < n; i++)
+        tu_jw_i64(w, NULL, v[i]);
+    tu_jw_close(w, ']');
+}
+
+static void write_cost(struct tu_jw *w, const struct tu_cost *c)
+{
+    tu_jw_open(w, "cost", '{');
+    if (*c->unit)
+        tu_jw_str(w, "unit", c->unit);
+    tu_jw_i64(w, "scale", c->scale);
+    for (unsigned k = 0; k < TU_OP_KINDS; k++)
+        if (c->time[k] > 0 || k <= TU_OP_W)
+            if (c->time[k] >= 0)
+                tu_jw_i64(w, tu_op_name(k), c->time[k]);
+    if (c->pair >= 0)
+        tu_jw_i64(w, "FB", c->pair);
+    tu_jw_i64(w, "CF", c->transfer[0]);
+    tu_jw_i64(w, "CB", c->transfer[1]);
+    if (c->mem_b) {
+        tu_jw_i64(w, "mem_unit", c->mem_unit);
+        tu_jw_i64(w, "mem_b", c->mem_b);
+        tu_jw_i64(w, "mem_w", c->mem_w);
+        tu_jw_i64(w, "mem_ckpt", c->mem_ckpt);
+    }
+    if (c->release == TU_MEM_SPLIT)
+        tu_jw_str(w, "release", "split");
+    if (c->stages) {
+        tu_jw_open(w, "stage_time", '{');
+        for (unsigned k = 0; k <= TU_OP_W; k++)
+            list(w, tu_op_name(k), c->stage_time + (size_t)k * c->stages, c->stages);
+        tu_jw_close(w, '}');
+    }
+    list(w, "weight", c->weight, c->microbatches);
+    if (c->weight_one != 1)
+        tu_jw_i64(w, "weight_one", c->weight_one);
+    list(w, "arrive", c->arrive, c->arrivals);
+    list(w, "link", c->link, (size_t)c->ranks * c->ranks);
+    if (c->contend)
+        tu_jw_bool(w, "contend", true);
+    if (c->blocking)
+        tu_jw_bool(w, "blocking", true);
+    if (c->barrier)
+        tu_jw_bool(w, "barrier", true);
+    tu_jw_close(w, '}');
+}
+
+static int head(struct tu_buf *out, const struct tu_sched *s, const struct tu_cost *c,
+                struct tu_err *err)
+{
+    static const char *const deps[] = {"train", "forward", "blocking"};
+    struct tu_jw w;
+    tu_jw_begin(&w, out);
+    tu_jw_open(&w, NULL, '{');
+    tu_jw_str(&w, "schema", SCHEMA);
+    if (*s->name)
+        tu_jw_str(&w, "name", s->name);
+    tu_jw_u64(&w, "p", s->ranks);
+    tu_jw_u64(&w, "m", s->microbatches);
+    tu_jw_u64(&w, "stages", s->stages);
+    if (s->pipelines > 1)
+        tu_jw_u64(&w, "pipelines", s->pipelines);
+    if (s->slices > 1)
+        tu_jw_u64(&w, "slices", s->slices);
+    if (s->deps != TU_DEPS_TRAIN)
+        tu_jw_str(&w, "deps", deps[s->deps]);
+    if (s->async)
+        tu_jw_bool(&w, "async", true);
+    tu_jw_open(&w, "place", '[');
+    for (size_t k = 0; k < (size_t)s->stages * s->pipelines; k++)
+        tu_jw_u64(&w, NULL, s->place[k]);
+    tu_jw_close(&w, ']');
+    write_cost(&w, c);
+    tu_jw_close(&w, '}');
+    int rc = tu_jw_end(&w, err);
+    if (!rc && out->n && out->data[out->n - 1] == '}')
+        out->n--; /* the lists follow, one line each */
+    return rc;
+}
+
+static int write_json(struct tu_buf *out, const struct tu_sched *s,
+                      const struct tu_cost *c, const struct tu_sim *sim,
+                      struct tu_err *err)
+{
+    (void)sim;
+    int rc = head(out, s, c, err);
+    if (!rc)
+        rc = tu_buf_text(out, ",\"ranks\":[\n", err);
+    for (uint32_t r = 0; r < s->ranks && !rc; r++) {
+        rc = tu_buf_text(out, "[", err);
+        for (size_t i = 0; i < s->n[r] && !rc;) {
+            unsigned used = 1;
+            rc = tu_buf_text(out, i ? ",\"" : "\"", err);
+            if (!rc)
+                rc = tui_cell_text(out, &s->op[r][i], s->slices, &used, err);
+            if (!rc)
+                rc = tu_buf_text(out, "\"", err);
+            i += used;
+        }
+        if (!rc)
+            rc = tu_buf_text(out, r + 1 < s->ranks ? "],\n" : "]\n", err);
+    }
+    return rc ? rc : tu_buf_text(out, "]}\n", err);
+}
+
+/* Reading
+ * -------------------------------------------------------------------------------- */
+
+static const char *skip_blank(const char *p, const char *end)
+{
+    while (p < end && (*p == ' ' || *p == '\n' || *p == '\r' || *p == '\t'))
+        p++;
+    return p;
+}
+
+/* Behind a string that begins at p. */
+static const char *skip_string(const char *p, const char *end)
+{
+    for (p++; p < end && *p != '"'; p++)
+        if (*p == '\\')
+            p++;
+    return p < end ? p + 1 : end;
+}
+
+/* The value of the outermost object's key "ranks": where its '[' stands; NULL if none. */
+static const char *find_ranks(const char *text, const char *end)
+{
+    int depth = 0;
+    for (const char *p = text; p < end;) {
+        if (*p == '"') {
+            const char *after = skip_string(p, end);
+            const char *colon = skip_blank(after, end);
+            if (depth == 1 && after - p == 7 && !memcmp(p, "\"ranks\"", 7) &&
+                colon < end && *colon == ':') {
+                colon = skip_blank(colon + 1, end);
+                return colon < end && *colon == '[' ? colon : NULL;
+            }
+            p = after;
+            continue;
+        }
+        depth += *p == '{' || *p == '[' ? 1 : *p == '}' || *p == ']' ? -1 : 0;
+        p++;
+    }
+    return NULL;
+}
+
+static uint32_t count_lists(const char *p, const char *end)
+{
+    uint32_t n = 0;
+    int depth = 0;
+    for (; p < end; p++) {
+        if (*p == '"') {
+            p = skip_string(p, end) - 1;
+            continue;
+        }
+        if (*p == '[' && ++depth == 2)
+            n++;
+        else if (*p == ']' && --depth == 0)
+            break;
+    }
+    return n;
+}
+
+static int expected(struct tu_err *err, const char *text, const char *p, const char *what)
+{
+    return tu_fail_at(err, TU_EMETA, (uint64_t)(p - text),
+                      "schedule: ranks, byte %zu: %s", (size_t)(p - text), what);
+}
+
+/* The array of arrays of strings at p; *after: behind it. */
+static int lists(struct tui_load *l, const char *text, const char *p, const char *end,
+                 const char **after, struct tu_err *err)
+{
+    uint32_t rank = 0;
+    for (p = skip_blank(p + 1, end); p < end && *p != ']'; rank++) {
+        size_t column = 0;
+        if (*p != '[')
+            return expected(err, text, p, "a list of operations is expected");
+        p = skip_blank(p + 1, end);
+        while (p < end && *p != ']') {
+            const char *close = p + 1;
+            if (*p != '"')
+                return expected(err, text, p, "an operation in quotes is expected");
+            while (close < end && *close != '"' && *close != '\\')
+                close++;
+            if (close >= end || *close != '"')
+                return expected(err, text, p, "not an operation");
+            tui_load_cell(l, rank, column++, p + 1, (size_t)(close - p - 1));
+            if (l->b.code)
+                return l->b.code;
+            p = skip_blank(close + 1, end);
+            if (p < end && *p == ',')
+                p = skip_blank(p + 1, end);
+            else if (p < end && *p != ']')
+                return expected(err, text, p, "a comma or ] is expected");
+        }
+        if (p >= end)
+            break;
+        p = skip_blank(p + 1, end);
+        if (p < end && *p == ',')
+            p = skip_blank(p + 1, end);
+        else if (p < end && *p != ']')
+            return expected(err, text, p, "a comma or ] is expected");
+    }
+    if (p >= end)
+        return expected(err, text, p, "ends inside the lists");
+    *after = p + 1;
+    return 0;
+}
+
+/* A reader of the head's values that remembers its first failure. */
+struct keys {
+    const json_t *o;
+    struct tu_err *err;
+    int code;
+};
+
+static int64_t integer(struct keys *k, const char *key, int64_t lo, int64_t hi,
+                       int64_t none)
+{
+    const json_t *v = json_object_get(k->o, key);
+    if (!v || k->code)
+        return none;
+    if (!json_is_integer(v) || json_integer_value(v) < lo || json_integer_value(v) > hi) {
+        k->code = tu_fail(k->err, TU_EFORMAT,
+                          "schedule: '%s': an integer in %lld … %lld is expected", key,
+                          (long long)lo, (long long)hi);
+        return none;
+    }
+    return json_integer_value(v);
+}
+
+#define TICKS_MAX ((int64_t)1 << 52)
+
+/* An array of ticks; *n is its length. NULL when absent. */
+static int64_t *ticks(struct keys *k, const json_t *o, const char *key, size_t *n)
+{
+    const json_t *v = json_object_get(o, key);
+    *n = json_array_size(v);
+    if (!v || k->code)
+        return NULL;
+    int64_t *t = tu_alloc(*n, sizeof *t, k->err);
+    if (!t || !json_is_array(v))
+        k->code =
+            !t ? TU_ENOMEM
+               : tu_fail(k->err, TU_EFORMAT, "schedule: '%s': a list is expected", key);
+    for (size_t i = 0; i < *n && !k->code; i++) {
+        const json_t *one = json_array_get(v, i);
+        t[i] = json_is_integer(one) ? json_integer_value(one) : INT64_MAX;
+        if (t[i] < -1 || t[i] > TICKS_MAX)
+            k->code = tu_fail(k->err, TU_EFORMAT,
+                              "schedule: '%s'[%zu]: not a time in ticks", key, i);
+    }
+    if (k->code) {
+        tu_free(t);
+        return NULL;
+    }
+    return t;
+}
+
+static void read_tables(struct keys *k, struct tu_cost *c)
+{
+    size_t n = 0;
+    const json_t *stage = json_object_get(k->o, "stage_time");
+    for (unsigned kind = 0; stage && kind <= TU_OP_W && !k->code; kind++) {
+        int64_t *t = ticks(k, stage, tu_op_name(kind), &n);
+        if (!t)
+            continue;
+        if (!c->stage_time) {
+            c->stages = (uint32_t)n;
+            c->stage_time = tu_alloc((TU_OP_W + 1) * n, sizeof *c->stage_time, k->err);
+            k->code = c->stage_time ? 0 : TU_ENOMEM;
+            for (size_t i = 0; !k->code && i < (TU_OP_W + 1) * n; i++)
+                c->stage_time[i] = -1;
+        }
+        if (!k->code && n != c->stages)
+            k->code = tu_fail(k->err, TU_EFORMAT,
+                              "schedule: stage_time: lists differ in length");
+        if (!k->code)
+            memcpy(c->stage_time + kind * n, t, n * sizeof *t);
+        tu_free(t);
+    }
+    c->weight = ticks(k, k->o, "weight", &n);
+    c->microbatches = c->weight ? (uint32_t)n : 0;
+    c->arrive = ticks(k, k->o, "arrive", &n);
+    c->arrivals = c->arrive ? (uint32_t)n : 0;
+    c->link = ticks(k, k->o, "link", &n);
+    while (c->link && (size_t)c->ranks * c->ranks < n)
+        c->ranks++;
+    if (c->link && (size_t)c->ranks * c->ranks != n && !k->code)
+        k->code =
+            tu_fail(k->err, TU_EFORMAT, "schedule: link: %zu values are not a square", n);
+}
+
+static int read_cost(struct tu_cost *c, const json_t *o, struct tu_err *err)
+{
+    struct keys k = {o, err, 0};
+    tu_cost_release(c);
+    tu_cost_init(c);
+    c->scale = integer(&k, "scale", 1, TICKS_MAX, 1);
+    for (unsigned kind = 0; kind < TU_OP_KINDS; kind++)
+        c->time[kind] = integer(&k, tu_op_name(kind), 0, TICKS_MAX, c->time[kind]);
+    c->pair = integer(&k, "FB", 0, TICKS_MAX, -1);
+    c->transfer[0] = integer(&k, "CF", 0, TICKS_MAX, 0);
+    c->transfer[1] = integer(&k, "CB", 0, TICKS_MAX, c->transfer[0]);
+    c->mem_unit = integer(&k, "mem_unit", 1, TICKS_MAX, 0);
+    c->mem_b = integer(&k, "mem_b", 1, TICKS_MAX, 0);
+    c->mem_w = integer(&k, "mem_w", 0, c->mem_b, 0);
+    c->mem_ckpt = integer(&k, "mem_ckpt", 0, c->mem_b, 0);
+    c->weight_one = integer(&k, "weight_one", 1, TICKS_MAX, 1);
+    const char *unit = json_string_value(json_object_get(o, "unit"));
+    if (unit && strlen(unit) < sizeof c->unit)
+        memcpy(c->unit, unit, strlen(unit) + 1);
+    const char *release = json_string_value(json_object_get(o, "release"));
+    c->release = release && !strcmp(release, "split") ? TU_MEM_SPLIT : TU_MEM_AT_W;
+    c->contend = json_is_true(json_object_get(o, "contend"));
+    c->blocking = json_is_true(json_object_get(o, "blocking"));
+    c->barrier = json_is_true(json_object_get(o, "barrier"));
+    read_tables(&k, c);
+    if (!k.code && c->mem_b && !c->mem_unit)
+        k.code = tu_fail(err, TU_EFORMAT, "schedule: mem_b without mem_unit");
+    return k.code;
+}
+
+/* Everything around the lists. */
+static int read_head(const json_t *o, struct tu_sched_hint *hint, struct tu_cost *c,
+                     struct tu_err *err)
+{
+    struct keys k = {o, err, 0};
+    const char *schema = json_string_value(json_object_get(o, "schema"));
+    if (!schema || strcmp(schema, SCHEMA))
+        return tu_fail(err, TU_EFORMAT, "schedule: schema '%.40s': %s is expected",
+                       schema ? schema : "", SCHEMA);
+    hint->ranks = (uint32_t)integer(&k, "p", 1, TU_SCHED_MAX, hint->ranks);
+    hint->stages = (uint32_t)integer(&k, "stages", 1, TU_SCHED_MAX, hint->stages);
+    hint->microbatches = (uint32_t)integer(&k, "m", 1, TU_SCHED_MAX, hint->microbatches);
+    hint->pipelines = (uint32_t)integer(&k, "pipelines", 1, 2, hint->pipelines);
+    const json_t *cost = json_object_get(o, "cost");
+    if (!k.code && cost)
+        k.code = read_cost(c, cost, err);
+    return k.code;
+}
+
+/* What only the finished schedule can take: placement, slices, name, kind of dependence.
+ */
+static int apply(struct tu_sched *s, const json_t *o, struct tu_err *err)
+{
+    struct keys k = {o, err, 0};
+    const json_t *place = json_object_get(o, "place");
+    const char *name = json_string_value(json_object_get(o, "name"));
+    const char *deps = json_string_value(json_object_get(o, "deps"));
+    size_t all = (size_t)s->stages * s->pipelines;
+    if (place && json_array_size(place) != all)
+        return tu_fail(err, TU_EFORMAT, "schedule: place: %zu ranks for %zu stages",
+                       json_array_size(place), all);
+    for (size_t i = 0; place && i < all; i++) {
+        json_int_t r = json_integer_value(json_array_get(place, i));
+        if (r < 0 || r >= s->ranks)
+            return tu_fail(err, TU_EFORMAT, "schedule: place[%zu]: no such rank", i);
+        s->place[i] = (uint32_t)r;
+    }
+    if (name && strlen(name) < sizeof s->name)
+        memcpy(s->name, name, strlen(name) + 1);
+    s->slices = (uint32_t)integer(&k, "slices", s->slices, 1024, s->slices);
+    s->async = json_is_true(json_object_get(o, "async"));
+    if (deps)
+        s->deps = !strcmp(deps, "blocking")  ? TU_DEPS_BLOCKING
+                  : !strcmp(deps, "forward") ? TU_DEPS_FORWARD
+                                             : TU_DEPS_TRAIN;
+    return k.code;
+}
+
+static int read_json(struct tu_sched **out, struct tu_cost *c, const char *text, size_t n,
+                     const struct tu_sched_hint *given, struct tu_err *err)
+{
+    const char *end = text + n, *at = find_ranks(text, end), *after = NULL;
+    struct tu_sched_hint hint = given ? *given : (struct tu_sched_hint){0};
+    struct tui_load l;
+    struct tu_buf rest = {0};
+    json_t *o = NULL;
+    *out = NULL;
+    if (!at)
+        return tu_fail(err, TU_EFORMAT, "schedule: the list \"ranks\" is missing");
+    uint32_t ranks = count_lists(at, end);
+    if (!ranks || ranks > TU_SCHED_MAX)
+        return tu_fail(err, TU_EFORMAT, "schedule: %u ranks: not in 1 … %u", ranks,
+                       TU_SCHED_MAX);
+    tui_load_begin(&l, ranks, &hint, err);
+    int rc = l.b.code ? l.b.code : lists(&l, text, at, end, &after, err);
+    if (!rc)
+        rc = tu_buf_add(&rest, text, (size_t)(at - text), err);
+    if (!rc)
+        rc = tu_buf_text(&rest, "[]", err);
+    if (!rc)
+        rc = tu_buf_add(&rest, after, (size_t)(end - after), err);
+    if (!rc)
+        rc = tu_json_parse(&o, rest.data, rest.n,
+                           &(struct tu_json_limits){.object = true}, err);
+    if (!rc)
+        rc = read_head(o, &hint, c, err);
+    if (!rc && hint.ranks && hint.ranks != ranks)
+        rc = tu_fail(err, TU_EFORMAT, "schedule: p is %u but there are %u lists",
+                     hint.ranks, ranks);
+    l.b.code = l.b.code ? l.b.code : rc;
+    rc = tui_load_end(&l, out);
+    if (!rc)
+        rc = apply(*out, o, err);
+    if (rc) {
+        tu_sched_free(*out);
+        *out = NULL;
+    }
+    json_decref(o);
+    tu_buf_release(&rest);
+    return rc;
+}
+
+static bool sniff(const char *text, size_t n)
+{
+    const char *p = skip_blank(text, text + n);
+    return p < text + n && *p == '{';
+}
+
+const struct tu_sched_form tui_form_json = {
+    "json",     "the document that pipe-sched's subcommands exchange",
+    sniff,      read_json,
+    write_json, false};

@@ -1,0 +1,297 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* form_svg.c: a schedule as a picture: a row for each rank, a box for each operation,
+ * memory below.
+ *
+ * Hue says the kind, its shade the chunk (full for the first, lighter for later ones), a
+ * bar at the top of a box the second pipeline; the number is the micro-batch, with its
+ * slice behind a dot. Grey is idle. */
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+#include "sched/build.h"
+#include "sched/load.h"
+
+#define ROW 30.0
+#define GAP 5.0
+#define LEFT 74.0
+#define RIGHT 172.0
+#define TOP 96.0
+#define WIDTH_MAX 2200.0
+#define WIDTH_MIN 560.0
+#define BOX 24.0 /* wanted width of the shortest operation */
+#define CHART 220.0
+#define CURVES 8 /* ranks whose memory is drawn */
+
+/* Colour numbers of tu_colour; -1: not drawn as a box. */
+static const int8_t hue[TU_OP_KINDS] = {
+    [TU_OP_F] = 0,       [TU_OP_B] = 2,        [TU_OP_I] = 3,       [TU_OP_W] = 5,
+    [TU_OP_R] = 4,       [TU_OP_OPT] = 7,      [TU_OP_SEND_F] = -1, [TU_OP_RECV_F] = -1,
+    [TU_OP_SEND_B] = -1, [TU_OP_RECV_B] = -1,  [TU_OP_UNSHARD] = 6, [TU_OP_RESHARD] = -1,
+    [TU_OP_REDUCE] = 1,  [TU_OP_OFFLOAD] = 15, [TU_OP_FETCH] = 15,
+};
+
+struct picture {
+    struct tu_svg v;
+    const struct tu_sched *s;
+    const struct tu_cost *c;
+    const struct tu_sim *sim;
+    double unit, width; /* pixels of a tick; of the time axis */
+    uint32_t *chunk;    /* [stages]: which of its rank's stages */
+    uint32_t chunks;
+    bool seen[TU_OP_KINDS];
+};
+
+static double row_y(uint32_t rank)
+{
+    return TOP + (ROW + GAP) * rank;
+}
+
+static void scale(struct picture *p)
+{
+    int64_t least = INT64_MAX;
+    for (size_t i = 0; i < p->sim->ops; i++) {
+        int64_t d = p->sim->end[i] - p->sim->start[i];
+        if (d > 0 && d < least)
+            least = d;
+    }
+    double total = p->sim->makespan > 0 ? (double)p->sim->makespan : 1;
+    p->unit = least == INT64_MAX ? 1 : BOX / (double)least;
+    if (p->unit * total > WIDTH_MAX)
+        p->unit = WIDTH_MAX / total;
+    if (p->unit * total < WIDTH_MIN)
+        p->unit = WIDTH_MIN / total;
+    p->width = p->unit * total;
+}
+
+static int chunks(struct picture *p, struct tu_err *err)
+{
+    const struct tu_sched *s = p->s;
+    uint32_t all = s->stages * s->pipelines;
+    uint32_t *count = tu_calloc(s->ranks, sizeof *count, err);
+    p->chunk = tu_alloc(all, sizeof *p->chunk, err);
+    for (uint32_t k = 0; count && p->chunk && k < all; k++) {
+        if (k == s->stages)
+            memset(count, 0, s->ranks * sizeof *count);
+        p->chunk[k] = count[s->place[k]]++;
+        p->chunks = p->chunk[k] + 1 > p->chunks ? p->chunk[k] + 1 : p->chunks;
+    }
+    int rc = count && p->chunk ? 0 : TU_ENOMEM;
+    tu_free(count);
+    return rc;
+}
+
+static const char *fill(const struct picture *p, const struct tu_op *op, char out[8])
+{
+    const char *base = tu_colour((unsigned)hue[op->kind]);
+    uint32_t chunk = op->kind == TU_OP_OPT ? 0 : p->chunk[op->stage];
+    unsigned light = p->chunks > 1 ? 62 * chunk / (p->chunks - 1) : 0;
+    return tu_shade(base, light, out);
+}
+
+static void box(struct picture *p, uint32_t rank, size_t i)
+{
+    const struct tu_op *op = &p->s->op[rank][i];
+    size_t id = p->sim->base[rank] + i;
+    int64_t a = p->sim->start[id], b = p->sim->end[id];
+    char name[40], from[40], to[40], tip[160], colour[8], label[32];
+    if (hue[op->kind] < 0 || a == b)
+        return;
+    bool beside = op->kind > TU_OP_OPT;
+    bool second = i && p->s->op[rank][i - 1].flags & TU_OP_PAIRED;
+    bool paired = op->flags & TU_OP_PAIRED || second;
+    double x = LEFT + p->unit * (double)a, w = p->unit * (double)(b - a);
+    double y = row_y(rank), h = ROW;
+    if (paired)
+        h = ROW / 2, y += second ? ROW / 2 : 0;
+    if (beside)
+        y += ROW - 1, h = 4;
+    p->seen[op->kind] = true;
+    tu_ticks_text(a, p->c->scale, from);
+    tu_ticks_text(b, p->c->scale, to);
+    snprintf(tip, sizeof tip, "%s  rank %u  %s–%s %s", tu_op_text(op, p->s->slices, name),
+             rank, from, to, p->c->unit);
+    fill(p, op, colour);
+    tu_svg_rect(&p->v, x, y, w, h, colour, w > 3 ? "#ffffff" : NULL, tip);
+    if (beside)
+        return;
+    if (p->s->pipelines > 1 && op->kind != TU_OP_OPT && op->stage >= p->s->stages)
+        tu_svg_rect(&p->v, x + .5, y + .5, w - 1, 3, TU_COLOUR_TEXT, NULL, NULL);
+    if (p->s->slices > 1)
+        snprintf(label, sizeof label, "%u.%u", op->mb, op->slice);
+    else
+        snprintf(label, sizeof label, "%u", op->mb);
+    double size = paired ? 10 : 12;
+    if (op->kind != TU_OP_OPT && w > 7 * (double)strlen(label) + 2)
+        tu_svg_text(&p->v, x + w / 2, y + h / 2 + size * .36, size, TU_MIDDLE,
+                    tu_ink_on(colour), label);
+}
+
+static void rows(struct picture *p)
+{
+    const struct tu_sim *sim = p->sim;
+    for (uint32_t r = 0; r < p->s->ranks; r++) {
+        char text[64], a[40], b[40];
+        double y = row_y(r), mid = y + ROW / 2 + 4;
+        snprintf(text, sizeof text, "rank %u", r);
+        tu_svg_text(&p->v, LEFT - 10, mid, 12, TU_RIGHT, TU_COLOUR_TEXT, text);
+        tu_svg_rect(&p->v, LEFT, y, p->width, ROW, TU_COLOUR_IDLE, NULL, NULL);
+        for (size_t i = 0; i < p->s->n[r]; i++)
+            box(p, r, i);
+        tu_ticks_text(sim->makespan - sim->busy[r], p->c->scale, a);
+        tu_ticks_text(sim->peak[r], sim->mem_unit, b);
+        a[strcspn(a, ".") + (strchr(a, '.') ? 3 : 0)] = 0;
+        b[strcspn(b, ".") + (strchr(b, '.') ? 3 : 0)] = 0;
+        tu_svg_text(&p->v, LEFT + p->width + 62, mid, 12, TU_RIGHT, TU_COLOUR_TEXT, a);
+        tu_svg_text(&p->v, LEFT + p->width + 140, mid, 12, TU_RIGHT, TU_COLOUR_TEXT, b);
+    }
+    tu_svg_text(&p->v, LEFT + p->width + 62, TOP - 8, 11, TU_RIGHT, TU_COLOUR_TEXT,
+                "idle");
+    tu_svg_text(&p->v, LEFT + p->width + 140, TOP - 8, 11, TU_RIGHT, TU_COLOUR_TEXT,
+                "peak (M_B)");
+}
+
+static void axis(struct picture *p)
+{
+    double scale_to_unit = (double)p->c->scale, tick[32];
+    double top = (double)p->sim->makespan / scale_to_unit;
+    double y = row_y(p->s->ranks) + 1;
+    size_t n = tu_ticks(0, top > 0 ? top : 1, (size_t)fmin(30, p->width / 60 + 2), tick);
+    for (size_t i = 0; i < n && tick[i] <= top * 1.000001; i++) {
+        char text[48];
+        double x = LEFT + p->unit * tick[i] * scale_to_unit;
+        snprintf(text, sizeof text, "%.10g", tick[i]);
+        tu_svg_line(&p->v, x, y, x, y + 4, TU_COLOUR_TEXT, 1);
+        tu_svg_text(&p->v, x, y + 16, 11, TU_MIDDLE, TU_COLOUR_TEXT, text);
+    }
+    char text[32];
+    snprintf(text, sizeof text, "time%s%s", *p->c->unit ? " in " : "", p->c->unit);
+    tu_svg_text(&p->v, LEFT - 10, y + 16, 11, TU_RIGHT, TU_COLOUR_TEXT, text);
+}
+
+static double swatch(struct picture *p, double x, const char *colour, const char *text)
+{
+    tu_svg_rect(&p->v, x, 58, 14, 14, colour, NULL, NULL);
+    tu_svg_text(&p->v, x + 20, 69.5, 12, TU_LEFT, TU_COLOUR_TEXT, text);
+    return x + 20 + 6.4 * (double)strlen(text) + 18;
+}
+
+static void legend(struct picture *p)
+{
+    static const char *const words[TU_OP_KINDS] = {
+#define WORD(NAME, letters, help) help,
+        TU_OP_TABLE(WORD)
+#undef WORD
+    };
+    double x = LEFT;
+    for (unsigned k = 0; k < TU_OP_KINDS; k++)
+        if (p->seen[k])
+            x = swatch(p, x, tu_colour((unsigned)hue[k]), words[k]);
+    x = swatch(p, x, TU_COLOUR_IDLE, "idle");
+    char text[64], colour[8];
+    if (p->chunks > 1) {
+        snprintf(text, sizeof text, "lightest: chunk %u of 0 … %u", p->chunks - 1,
+                 p->chunks - 1);
+        x = swatch(p, x, tu_shade(tu_colour(0), 62, colour), text);
+    }
+    if (p->s->pipelines > 1) {
+        x = swatch(p, x, tu_colour(0), "second pipeline");
+        tu_svg_rect(&p->v, x - 20 - 6.4 * 15 - 18, 58, 14, 3, TU_COLOUR_TEXT, NULL, NULL);
+    }
+}
+
+static void title(struct picture *p)
+{
+    char text[160], a[40], b[40];
+    const struct tu_sched *s = p->s;
+    snprintf(text, sizeof text, "%s, %u ranks, %u micro-batches",
+             *s->name ? s->name : "schedule", s->ranks, s->microbatches);
+    tu_svg_text(&p->v, LEFT, 26, 16, TU_LEFT, TU_COLOUR_TEXT, text);
+    tu_ticks_text(p->sim->makespan, p->c->scale, a);
+    tu_ticks_text(p->sim->span, p->c->scale, b);
+    snprintf(text, sizeof text, "makespan %s, span %s, bubble %.2f %% (span %.2f %%)", a,
+             b, 100 * tu_sim_bubble(p->sim, true), 100 * tu_sim_bubble(p->sim, false));
+    tu_svg_text(&p->v, LEFT, 44, 12, TU_LEFT, TU_COLOUR_TEXT, text);
+}
+
+/* Memory of a rank as a curve over the step: v[0 … n-1] times, v[n … 2n-1] values. */
+static int curve(struct picture *p, uint32_t rank, double **v, size_t *n,
+                 struct tu_err *err)
+{
+    int64_t *time, *units;
+    size_t events, k = 1;
+    int rc = tu_sim_memory(p->sim, p->s, p->c, rank, &time, &units, &events, err);
+    *v = rc ? NULL : tu_calloc(2 * events + 4, sizeof **v, err);
+    *n = events + 2;
+    for (size_t i = 0; *v && i < events; i++) {
+        if (i + 1 < events && time[i + 1] == time[i])
+            continue; /* freed and taken again at once */
+        (*v)[k] = (double)time[i] / (double)p->c->scale;
+        (*v)[*n + k++] = (double)units[i] / (double)p->sim->mem_unit;
+    }
+    if (*v) {
+        (*v)[k] = (double)p->sim->makespan / (double)p->c->scale;
+        (*v)[*n + k] = (*v)[*n + k - 1];
+        memmove(*v + k + 1, *v + *n, (k + 1) * sizeof **v);
+        *n = k + 1;
+    }
+    tu_free(time);
+    tu_free(units);
+    return *v ? 0 : TU_ENOMEM;
+}
+
+/* Up to CURVES ranks, evenly chosen, on the time axis of the rows. */
+static int memory(struct picture *p, struct tu_err *err)
+{
+    struct tu_series series[CURVES];
+    char name[CURVES][24];
+    double *v[CURVES] = {NULL};
+    uint32_t shown = p->s->ranks < CURVES ? p->s->ranks : CURVES;
+    int rc = 0;
+    for (uint32_t k = 0; k < shown && !rc; k++) {
+        uint32_t r = shown == 1 ? 0 : k * (p->s->ranks - 1) / (shown - 1);
+        size_t n = 0;
+        rc = curve(p, r, &v[k], &n, err);
+        snprintf(name[k], sizeof name[k], "rank %u", r);
+        series[k] = (struct tu_series){name[k], n, v[k], rc ? NULL : v[k] + n};
+    }
+    struct tu_chart c = {.kind = TU_CHART_STEPS,
+                         .title = "activation memory in M_B",
+                         .y_from_zero = true,
+                         .n = shown,
+                         .series = series,
+                         .x_hi = (double)p->sim->makespan / (double)p->c->scale,
+                         .margin_left = LEFT,
+                         .margin_right = RIGHT,
+                         .width = LEFT + p->width + RIGHT,
+                         .height = CHART};
+    if (!rc)
+        tu_chart_draw(&p->v, &c, 0, row_y(p->s->ranks) + 34);
+    for (uint32_t k = 0; k < shown; k++)
+        tu_free(v[k]);
+    return rc;
+}
+
+static int write_svg(struct tu_buf *out, const struct tu_sched *s,
+                     const struct tu_cost *c, const struct tu_sim *sim,
+                     struct tu_err *err)
+{
+    struct picture p = {.s = s, .c = c, .sim = sim};
+    int rc = chunks(&p, err);
+    scale(&p);
+    double height = row_y(s->ranks) + 34 + CHART + 8;
+    tu_svg_begin(&p.v, out, LEFT + p.width + RIGHT, height,
+                 *s->name ? s->name : "schedule");
+    if (!rc) {
+        title(&p);
+        rows(&p);
+        legend(&p);
+        axis(&p);
+        rc = memory(&p, err);
+    }
+    tu_free(p.chunk);
+    int end = tu_svg_end(&p.v, err);
+    return rc ? rc : end;
+}
+
+const struct tu_sched_form tui_form_svg = {
+    "svg", "a picture, memory below", NULL, NULL, write_svg, true};

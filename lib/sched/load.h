@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* load.h: for the readers of schedule files: operations as texts, sizes found at the end.
+ */
+#ifndef TUI_SCHED_LOAD_H
+#define TUI_SCHED_LOAD_H
+
+#include "sched/build.h"
+
+struct tui_load {
+    struct tui_build b;
+    const struct tu_sched_hint *hint;
+    uint32_t max_stage, max_mb, max_slice;
+    size_t seen[TU_OP_KINDS];
+    bool old_full; /* a BW occurred */
+};
+
+/* ranks: number of lists in the file. */
+void tui_load_begin(struct tui_load *l, uint32_t ranks, const struct tu_sched_hint *hint,
+                    struct tu_err *err);
+/* One cell: "0F0", "(0F7;7B3)OVERLAP_F_B", "F0_s1"; blanks around it are allowed. column
+ * counts from 0, for messages. */
+void tui_load_cell(struct tui_load *l, uint32_t rank, size_t column, const char *text,
+                   size_t n);
+void tui_load_op(struct tui_load *l, uint32_t rank, const struct tu_op *op);
+/* Find stages, micro-batches and the placement (the rank that first runs a stage); turn
+ * an old dialect into the current one. */
+int tui_load_end(struct tui_load *l, struct tu_sched **out);
+
+/* The cell of an operation as PyTorch writes it; *used is 2 for an overlapped pair. */
+int tui_cell_text(struct tu_buf *out, const struct tu_op *op, uint32_t slices,
+                  unsigned *used, struct tu_err *err);
+
+extern const struct tu_sched_form tui_form_json, tui_form_csv, tui_form_zb, tui_form_te,
+    tui_form_trace, tui_form_svg, tui_form_text, tui_form_tikz, tui_form_dot;
+
+#endif

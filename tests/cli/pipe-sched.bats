@@ -1,0 +1,145 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: Apache-2.0
+# pipe-sched: schedules through pipes; PyTorch's own files; what is refused.
+load helper
+
+data=$ROOT/tests/data/sched
+
+@test "the worked timeline of 1F1B with two ranks" {
+    run -0 sh -c 'pipe-sched gen -s 1f1b -p 2 -m 2 --cost B=2 | pipe-sched sim'
+    assert_line --index 1 'makespan 9, span 9, ideal 6'
+    run -0 sh -c 'pipe-sched gen -s 1f1b -p 2 -m 2 --cost B=2,C=1 | pipe-sched draw --to text'
+    assert_line --index 0 '0  0F0 0F1                 0B0 -       0B1 -'
+    assert_line --index 1 '1          1F0 1B0 -   1F1 1B1 -'
+}
+
+@test "the order of ZB-H1 on rank 1 is the published one" {
+    run -0 sh -c 'pipe-sched gen -s zb-h1 -p 4 -m 8 --to zb'
+    assert_line --index 1 'f0 f1 f2 b0 f3 b1 w0 f4 b2 w1 f5 b3 w2 f6 b4 w3 f7 b5 w4 b6 w5 b7 w6 w7'
+}
+
+@test "interleaved 1F1B and ZB-V in PyTorch's notation" {
+    run -0 pipe-sched gen -s interleaved-1f1b -p 2 -m 4 -c 2 --to csv
+    assert_line --index 0 $'0F0,0F1,2F0,2F1,0F2,2B0,0F3,2B1,2F2,0B0,2F3,0B1,2B2,2B3,0B2,0B3\r'
+    run -0 pipe-sched gen -s zb-v -p 2 -m 4 --to csv
+    assert_line --index 1 $'1F0,2F0,1F1,2F1,2I0,2W0,1F2,1I0,1W0,2F2,2I1,2W1,1F3,1I1,1W1,2F3,2I2,2W2,1I2,2I3,1I3,1W2,2W3,1W3\r'
+}
+
+@test "PyTorch's DualPipeV file is reproduced byte for byte" {
+    pipe-sched gen -s dualpipe-v -p 4 -m 10 --to csv | tr -d '\r' >ours
+    cmp ours "$data/dualpipev_4rank_10mb.csv"
+    tr -d '\r' <"$data/dualpipev_4rank_10mb.csv" | pipe-sched convert --to csv |
+        tr -d '\r' | cmp - "$data/dualpipev_4rank_10mb.csv"
+}
+
+@test "PyTorch's interleaved zero-bubble file, compute and lowered, comes from our generator" {
+    pipe-sched convert --to csv "$data/zb1p_2rank_2stagep_compute.csv" >theirs
+    pipe-sched gen -s interleaved-zb -p 2 -m 8 -c 2 --to csv | cmp - theirs
+    pipe-sched convert --to csv "$data/zb1p_2rank_2stagep_comms.csv" >theirs
+    pipe-sched gen -s interleaved-zb -p 2 -m 8 -c 2 |
+        pipe-sched lower --merge --prefetch 0 --to csv | cmp - theirs
+}
+
+@test "lowering gives the lists that PyTorch prints" {
+    run -0 sh -c 'pipe-sched gen -s interleaved-1f1b -p 2 -m 2 -c 2 | pipe-sched lower --to csv'
+    assert_line --index 0 $'0UNSHARD,2UNSHARD,0F0,0SEND_F0,2RECV_F0,0F1,0SEND_F1,2RECV_F1,2F0,2SEND_F0,2F1,2SEND_F1,2RECV_B0,2B0,2SEND_B0,2RECV_B1,2B1,2SEND_B1,2REDUCE_GRAD,2RESHARD,0RECV_B0,0B0,0RECV_B1,0B1,0REDUCE_GRAD,0RESHARD\r'
+    assert_line --index 1 $'1UNSHARD,3UNSHARD,1RECV_F0,1F0,1SEND_F0,1RECV_F1,1F1,1SEND_F1,3RECV_F0,3F0,3RECV_F1,3B0,3SEND_B0,1RECV_B0,3F1,3B1,3SEND_B1,1RECV_B1,3REDUCE_GRAD,3RESHARD,1B0,1SEND_B0,1B1,1SEND_B1,1REDUCE_GRAD,1RESHARD\r'
+}
+
+@test "Transformer Engine's order list" {
+    run -0 pipe-sched gen -s interleaved-1f1b:group=3 -p 2 -m 5 -c 2 --to te
+    assert_line --index 0 '1 1 1 2 2 2 -2 1 -2 1 -2 2 -1 2 -1 -1 -2 -2 -1 -1'
+}
+
+@test "every schedule is valid for many sizes, through JSON and CSV" {
+    for s in $(pipe-sched --list=schedules | cut -f1); do
+        for size in '1 1' '1 4' '2 1' '2 4' '3 5' '4 4' '4 8' '4 13' '6 12'; do
+            set -- $size
+            pipe-sched gen -s "$s" -p "$1" -m "$2" >one.json 2>why || {
+                [ $? = 2 ] || { echo "$s $size: $(cat why)"; return 1; }
+                continue
+            }
+            pipe-sched verify one.json >report || { echo "$s $size: $(cat report)"; return 1; }
+            pipe-sched convert one.json | cmp - one.json
+            pipe-sched convert --to csv one.json >one.csv
+            pipes=1
+            case $s in chimera|bitpipe|dualpipe) pipes=2 ;; esac
+            pipe-sched convert --pipelines $pipes --to csv one.csv | cmp - one.csv
+        done
+    done
+}
+
+@test "a deadlock names what each rank waits for" {
+    printf '0B0,0F0\n1F0,1B0\n' >bad.csv
+    run -1 pipe-sched verify bad.csv
+    assert_line 'deadlock: no rank can go on'
+    assert_line 'rank 0, position 0 (0B0): waits for 0F0, position 1 of rank 0'
+    assert_line 'rank 1, position 0 (1F0): waits for 0F0, position 1 of rank 0'
+    run -1 --separate-stderr pipe-sched sim bad.csv
+    assert_equal "$output" ''
+    assert_regex "$stderr" 'deadlock'
+}
+
+@test "faults are named: missing, repeated, contradictory, misplaced" {
+    printf '0F0,0F1,0B0\n1F0,1F1,1B0,1B1\n' | { run -1 pipe-sched verify; assert_output --partial 'micro-batch 1: its backward is missing'; }
+    printf '0F0,0F0,0B0\n' | { run -1 pipe-sched verify; assert_output --partial 'a second time'; }
+    printf '0F0,0W0\n' | { run -1 pipe-sched verify; assert_output --partial 'W without I'; }
+    printf '0F0,0I0\n' | { run -1 pipe-sched verify; assert_output --partial 'I without W'; }
+    printf '0F0,1F0,0B0\n1B0\n' | { run -1 pipe-sched verify; assert_output --partial 'another rank'; }
+    printf '0F0,0SEND_F0,0B0\n1F0,1B0\n' | { run -1 pipe-sched verify; assert_output --partial 'RECV'; }
+}
+
+@test "texts that do not parse are status 3 and say where" {
+    for bad in 0F1xyz 0Q1 F 0F '(0F1;0B1)' 99999999999F0 -1F0; do
+        printf '0F0,%s\n' "$bad" >bad.csv
+        run -3 pipe-sched verify bad.csv
+        assert_output --partial 'rank 0, column 2'
+    done
+    printf '' >empty.csv
+    run -3 pipe-sched verify empty.csv
+    run -3 pipe-sched verify --from csv empty.csv
+    printf '{"schema":"tensorutils.schedule/1","ranks":[["0F0"' >cut.json
+    run -3 pipe-sched verify cut.json
+}
+
+@test "sizes and parameters that are not legal are status 2 and say what is" {
+    run -2 pipe-sched gen -s chimera -p 3 -m 4
+    assert_output --partial 'even'
+    run -2 pipe-sched gen -s dualpipe -p 4 -m 6
+    assert_output --partial 'at least 2p'
+    run -2 pipe-sched gen -s bitpipe -p 4 -m 6
+    run -2 pipe-sched gen -s zb-v -p 4 -m 6 -c 3
+    run -2 pipe-sched gen -s 1f1b -p 70000 -m 6
+    run -2 pipe-sched gen -s 1f1b -p 0 -m 6
+    run -2 pipe-sched gen -s 1f1b:nonsense=1 -p 2 -m 6
+    run -2 pipe-sched gen -s 1f1b -p 2 -m 6 --cost F=-1
+    run -2 pipe-sched gen -s 1f1b -p 2 -m 6 --cost F=nan
+    run -2 pipe-sched gen -s zb-1p -p 2 -m 6 --memory-cap 0.5
+    assert_output --partial 'less than one activation'
+}
+
+@test "pictures and traces are the same bytes every time" {
+    pipe-sched gen -s zb-v -p 4 -m 8 >s.json
+    for form in svg trace tikz dot text; do
+        pipe-sched draw --to $form s.json >a
+        pipe-sched draw --to $form <s.json >b
+        cmp a b
+        [ -s a ]
+    done
+}
+
+@test "diff names the first operation that differs" {
+    pipe-sched gen -s 1f1b -p 2 -m 4 >a.json
+    pipe-sched gen -s gpipe -p 2 -m 4 >b.json
+    run -1 pipe-sched diff a.json b.json
+    assert_line --partial '0B0'
+    run -0 pipe-sched diff a.json a.json
+}
+
+@test "times of single stages, links and micro-batches" {
+    pipe-sched gen -s 1f1b -p 4 -m 8 >s.json
+    printf 'kind,stage,time\nF,1,2\nB,1,4\n' >slow
+    run -0 pipe-sched sim --times slow s.json
+    assert_line --index 1 'makespan 53, span 53, ideal 48'
+    pipe-sched gen -s gpipe -p 4 -m 8 | { run -0 pipe-sched sim --times slow; assert_line --index 1 'makespan 57, span 57, ideal 48'; }
+}
