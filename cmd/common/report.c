@@ -243,15 +243,16 @@ static bool to_the_right(enum tu_column_kind kind)
 /* One line from consecutive texts; returns the text after the last. */
 static const char *print_line(struct tu_ctx *ctx, const char *s)
 {
+    const char *between = "";
     for (size_t i = 0; i < report.ncolumns; i++) {
         const struct tu_column *c = &report.columns[i];
         if (!c->title)
             continue;
         unsigned w = screen_width(s), pad = w < report.width[i] ? report.width[i] - w : 0;
         bool right = to_the_right(c->kind);
-        tu_print(ctx, "%*s%s%*s%s", right ? (int)pad : 0, "", s,
-                 right || c->kind == TU_COL_NAME ? 0 : (int)pad, "",
-                 i + 1 < report.ncolumns && report.columns[i + 1].title ? "  " : "");
+        tu_print(ctx, "%s%*s%s%*s", between, right ? (int)pad : 0, "", s,
+                 right || c->kind == TU_COL_NAME ? 0 : (int)pad, "");
+        between = "  ";
         s += strlen(s) + 1;
     }
     tu_print(ctx, "\n");
@@ -367,8 +368,9 @@ int tu_report_finish(struct tu_ctx *ctx, int status)
         tu_jw_i64(w, "status", status);
         line_close(ctx);
     }
-    /* JSON says itself how it ended; an unfinished text keeps its name from a file. */
-    int a = close_dest(ctx, &report.main, main_path(ctx), ctx->json || status < TU_STATUS_USAGE);
+    /* JSON says itself how it ended; a text that is not whole gets no file name. */
+    const bool keep = on_stdout(ctx) || ctx->json || status < TU_STATUS_USAGE;
+    int a = close_dest(ctx, &report.main, main_path(ctx), keep);
     int b = ctx->report ? close_dest(ctx, &report.file, ctx->report, true) : 0;
     tu_buf_release(&report.cells);
     tu_buf_release(&report.line);

@@ -227,13 +227,11 @@ static int take(struct tu_reader *r, unsigned char *buf, size_t n)
     return rc;
 }
 
-/* Read on and throw away, all but what `see` must see in order. */
+/* Read on and throw away all but the last bytes, which `see` must see. */
 static int skip_by_sum(struct tu_reader *r)
 {
-    const uint64_t bulk = r->left - tu_min(r->left, sizeof r->tail);
+    const uint64_t bulk = r->left - sizeof r->tail;
     uint64_t skipped;
-    if (!bulk)
-        return 0;
     int rc = tui_sum(r->in, tu_in_pos(r->in), bulk, NULL, r->scratch, r->pool, &r->crc,
                      &r->err);
     if (!rc)
@@ -346,10 +344,7 @@ static int advance(struct tu_reader *r, struct tu_err *err)
     r->left = rec->payload_len;
     r->crc = 0;
     r->whole = true;
-    if (tu_add_over(r->next, len + tui_body(rec->payload_len), &r->next)) {
-        tu_fail_at(&r->err, TU_ELIMIT, 0, "stream of 2^64 bytes or more");
-        return stick_here(r, err);
-    }
+    r->next += len + tui_body(rec->payload_len); /* < 2^64: bytes read, and one payload */
     r->open = rec->type != TU_REC_END;
     if (check_strict(r) || (!r->open && end_segment(r)))
         return stick_here(r, err);

@@ -25,6 +25,7 @@
 #include "core/rng.h"
 #include "core/sha256.h"
 #include "core/stats.h"
+#include "core/tally.h"
 #include "core/tensor.h"
 #include "core/text.h"
 

@@ -14,6 +14,8 @@
 #define TENSORUTILS_STREAM_H
 
 #include "core.h"
+#include "stream/edit.h"
+#include "stream/gen.h"
 
 TU_BEGIN
 

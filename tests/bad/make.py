@@ -104,7 +104,7 @@ def with_meta(text):
     return one(tns.META, name="t", meta=text)
 
 
-def with_index(spoil=lambda e: e, after=False, count=1):
+def with_index(spoil=lambda e: e, after=False, count=1, announced=True):
     def build(w):
         w.tensor("w", "u8", (2,), b"ab")
         at, head = 0, w.f.getvalue()
@@ -114,7 +114,7 @@ def with_index(spoil=lambda e: e, after=False, count=1):
         w.rec(tns.INDEX, (count,), data=spoil(entry))
         if after:
             w.meta("late", {"a": 1})
-        w.rec(tns.END, (w.n, w.size, w.size - index, w.dig))
+        w.rec(tns.END, (w.n, w.size, announced and w.size - index, w.dig))
     return stream(build)
 
 
@@ -197,6 +197,11 @@ ROWS = {
     "EDTYPE-none": one(tns.TENSOR, (1,), "w", dtype=0, block=(1, 1), data=b"x"),
     "OK-unknown-dtype": one(tns.TENSOR, (5,), "w", dtype=0x4203, block=(2, 3), data=b"123456789"),
     "OK-index": with_index(),
+    "OK-index-unannounced": with_index(announced=False),
+    "OK-header-tail": mend(change(EX2, 0x70, b"tail"), 0, b""),
+    "ESIZE-raw-length": fix(change(EX1, 0x30, 13)),
+    "ELIMIT-metadata-of-32-mib": fix(change(EX1, 0x17, 2)),
+    "EHEADER-end-of-192-bytes": fix(change(EX0 + bytes(64), 16, 192)),
     "EINDEX-strict-entry": with_index(lambda e: change(e, 20, 1 ^ e[20])),
     "EINDEX-strict-empty": with_index(lambda e: b"", count=0),
     "EINDEX-strict-count": with_index(count=2),

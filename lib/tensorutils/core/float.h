@@ -34,6 +34,11 @@ TU_API TU_MUST int tu_to_double(uint32_t dtype, const void *src, double *out, si
                                 struct tu_err *err);
 TU_API TU_MUST int tu_to_float(uint32_t dtype, const void *src, float *out, size_t n,
                                struct tu_err *err);
+/* The reverse of tu_to_double, for generators: n elements (2n values for complex dtypes), rounded to
+ * nearest, ties to even; integers and the formats of at most 8 bits saturate, NaN is 0 where there
+ * is none; bool is v != 0. Unused bits of the last byte are 0. Errors: TU_EDTYPE for block formats. */
+TU_API TU_MUST int tu_from_double(uint32_t dtype, void *dst, const double *src, size_t n,
+                                  struct tu_err *err);
 /* Convert n elements between plain dtypes. Floats narrow in one rounding (f64 to bf16 too);
  * integers must fit (TU_EUSAGE naming the value and index) and floats to integers must be whole
  * and fit; complex to real is refused. Floats that overflow do not saturate. Vector rows serve

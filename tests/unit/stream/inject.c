@@ -112,6 +112,32 @@ static int recover_one(const void *p, size_t n, unsigned flags, struct tu_err *e
     return rc;
 }
 
+/* Every record to another file. */
+static int copy_one(const void *p, size_t n, unsigned flags, struct tu_err *err)
+{
+    struct tu_in *in;
+    struct tu_out *out;
+    struct tu_reader *r = NULL;
+    struct tu_writer *w = NULL;
+    const struct tu_record *rec;
+    int rc = tu_in_take_fd(&in, kit_file(p, n), "in", err);
+    if (!rc)
+        rc = tu_reader_new(&r, in, flags, NULL, err);
+    if (!rc)
+        rc = tu_out_take_fd(&out, kit_file("", 0), "out", err);
+    if (!rc)
+        rc = tu_writer_new(&w, out, err);
+    while (!rc && !(rc = tu_reader_next(r, &rec, err)) && rec)
+        rc = rec->type == TU_REC_END ? tu_writer_end(w, true, err)
+                                     : tu_writer_copy(w, r, err);
+    if (rc)
+        tu_writer_abort(w);
+    else
+        rc = tu_writer_close(w, false, err);
+    tu_reader_free(r);
+    return rc;
+}
+
 typedef int (*scenario_fn)(const void *p, size_t n, unsigned flags, struct tu_err *err);
 
 /* Fail n = 1, 2, … until it succeeds. */
@@ -175,6 +201,7 @@ int main(void)
     fail_reading("reading", read_one, good, good_size, TU_READER_STRICT);
     fail_reading("seeking", read_one, good, good_size, TU_READER_NOVERIFY);
     fail_reading("indexing", index_one, good, good_size, 0);
+    fail_reading("copying", copy_one, good, good_size, 0);
     good[70] ^= 1; /* the first header */
     fail_reading("recovering", recover_one, good, good_size, 0);
     free(good);

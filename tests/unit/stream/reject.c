@@ -152,7 +152,7 @@ static void claim(void)
     const struct tu_record *rec;
     struct tu_err err;
     char *data;
-    size_t n;
+    size_t n, got;
     pid_t child;
     kit_must(
         !tu_file_read("tests/bad/ETRUNC-payload-of-2-62.tns", 1 << 20, &data, &n, &err),
@@ -168,6 +168,9 @@ static void claim(void)
         eq_int(tu_reader_load(r, UINT64_MAX, &p, &err), TU_ETRUNC, "loading: truncated");
         ok(!p, "nothing is given");
         eq_int(tu_reader_next(r, &rec, &err), TU_ETRUNC, "the failure repeats");
+        eq_int(tu_reader_skip(r, &err), TU_ETRUNC, "in every call");
+        eq_int(tu_reader_read(r, &n, sizeof n, &got, &err), TU_ETRUNC, "to read as well");
+        eq_str(tu_reader_name(r), "test.tns", "the reader knows its name");
         tu_reader_free(r);
     }
     getrusage(RUSAGE_SELF, &after);

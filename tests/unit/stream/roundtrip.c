@@ -90,6 +90,12 @@ static void read_all(const unsigned char *p, size_t size, const struct item *it,
             t.bytes != it[i].t.bytes || memcmp(t.dim, it[i].dim, sizeof it[i].dim) ||
             t.meta)
             wrong++;
+        if (next(4) == 0) {
+            void *data;
+            rc = tu_reader_load(r, t.bytes, &data, &err);
+            wrong += rc || (i < n && memcmp(data, it[i].data, (size_t)t.bytes));
+            tu_free(data);
+        }
         const uint64_t stop = next(3) ? t.bytes + 1 : next((uint32_t)t.bytes + 1);
         size_t got = 1;
         for (uint64_t off = 0; off < stop && got && !rc; off += got) {

@@ -1,0 +1,134 @@
+# SPDX-License-Identifier: Apache-2.0
+load helper
+
+DATA=$BATS_TEST_DIRNAME/../data/stream
+
+prepare() {
+    tns-gen a:dist=arange,dtype=i32 l.0.w:dtype=bf16 l.1.w --shape 4,6 -o x.tns
+    tns-gen b c:dtype=i4 --shape 5 -o y.tns
+}
+
+# list FILE: "NAME DTYPE SHAPE" of each tensor
+list() { tns-ls "$@" | awk 'NR > 1 { print $4, $1, $2 }'; }
+# numbers FILE NAME: its i32 values
+numbers() { tns-cat -s "$2" "$1" | tail -c +129 | head -c "$3" | od -An -v -td4 | xargs; }
+
+@test "without options it is cat, byte for byte, and keeps segments" {
+    tns-cat x.tns y.tns | cmp - <(cat x.tns y.tns)
+    cat x.tns y.tns | tns-cat | cmp - <(cat x.tns y.tns)
+    cat x.tns | tns-cat - y.tns | cmp - <(cat x.tns y.tns)
+}
+
+@test "the empty stream is its own copy" {
+    tns-cat -x '*' x.tns >empty.tns
+    assert_equal "$(stat -c %s empty.tns)" 128
+    tns-cat empty.tns | cmp - empty.tns
+}
+
+@test "select, exclude, rename" {
+    assert_equal "$(list -s 'l.*' x.tns | wc -l)" 2
+    tns-cat -e 'l\.\d' -X 'l\.1' -r 'l\.(\d+)=layer.$1' x.tns >o.tns
+    assert_equal "$(list o.tns)" 'layer.0.w bf16 4x6'
+    tns-check o.tns
+    run -2 tns-cat -r 'l\.(\d)=$7' x.tns
+    run -2 tns-cat -r 'nothing' x.tns
+}
+
+@test "slices are Python's" {
+    tns-cat --slice 'a=1:3,-2:' x.tns >o.tns
+    assert_equal "$(numbers o.tns a 16)" '10 11 16 17'
+    tns-cat --slice 'a=-1' x.tns >o.tns
+    assert_equal "$(numbers o.tns a 24)" '18 19 20 21 22 23'
+    assert_equal "$(list -s a o.tns)" 'a i32 6'
+    tns-cat --slice 'a=:,2' x.tns >o.tns
+    assert_equal "$(numbers o.tns a 16)" '2 8 14 20'
+    tns-cat --slice 'a=3:2' x.tns | tns-ls -s a | grep -q 'i32    0x6'
+    tns-cat --slice 'a=:100,:1' x.tns >o.tns
+    assert_equal "$(numbers o.tns a 16)" '0 6 12 18'
+    run -2 tns-cat --slice 'a=4' x.tns
+    assert_output --partial 'outside dimension 0 of size 4'
+    run -2 tns-cat --slice 'a=0,0,0' x.tns
+    run -3 tns-cat --slice 'c=0:1' y.tns
+    assert_output --partial 'whole blocks'
+}
+
+@test "cast: floats by default, others by name" {
+    tns-cat -d f16 x.tns >o.tns
+    assert_equal "$(list o.tns)" $'a i32 4x6\nl.0.w f16 4x6\nl.1.w f16 4x6'
+    tns-cat -d 'a=f64' x.tns | tns-cat -d 'a=i32' | cmp - x.tns
+    run -2 tns-cat -d 'l\.1=i8' x.tns
+    run -2 tns-cat -d q4_0 x.tns
+}
+
+@test "order, of files and of pipes" {
+    tns-cat --order 'l\.1' --order l x.tns y.tns >o.tns
+    assert_equal "$(list o.tns | cut -d' ' -f1 | xargs)" 'l.1.w l.0.w a b c'
+    cat x.tns y.tns | tns-cat --order 'l\.1' --order l | cmp - o.tns
+    tns-check o.tns
+    cp x.tns bad.tns
+    printf '\377' | dd of=bad.tns bs=1 seek=130 conv=notrunc status=none
+    run -3 tns-cat --order l bad.tns -o o2.tns
+    assert_output --partial 'payload checksum mismatch'
+}
+
+@test "align and index" {
+    tns-cat --align 4096 -i x.tns >o.tns
+    tns-check o.tns
+    tns-ls --json o.tns | grep -o '"offset":[0-9]*' | cut -d: -f2 | while read -r at; do
+        # every header here is 128 bytes
+        [ $(((at + 128) % 4096)) = 0 ] || exit 1
+    done
+    tns-cat o.tns | cmp - x.tns # INDEX and PAD are not copied
+    run -2 tns-cat --align 100 x.tns
+}
+
+@test "join: pieces become whole, replicas count once, flat and growing ones too" {
+    local f
+    for f in flat grows; do
+        tns-cat --join "$DATA/$f.tns" >o.tns
+        tns-check o.tns
+        assert_equal "$(list o.tns)" 'a i32 4x6'
+        assert_equal "$(numbers o.tns a 96)" "$(seq 0 23 | xargs)"
+    done
+    tns-cat --join "$DATA/grows.tns" | cmp - "$DATA/whole.tns"
+    tns-cat --join "$DATA/pieces.tns" >o.tns
+    assert_equal "$(list o.tns)" $'other i32 2\na i32 4x6'
+    assert_equal "$(tns-check --json o.tns | grep -o '"segments":[0-9]*')" '"segments":1'
+    tns-cat --join -s a "$DATA/pieces.tns" | cmp - "$DATA/whole.tns"
+    tns-cat --join -s a --slice 'a=1:3' "$DATA/pieces.tns" >o.tns
+    assert_equal "$(numbers o.tns a 48)" "$(seq 6 17 | xargs)"
+    tns-cat --join "$DATA/flat.tns" | tns-ls --json | grep -F '"meta":{"org.key":1}'
+}
+
+@test "join: what does not fit together is refused and leaves no END" {
+    local f
+    for f in hole differ overlap sum; do
+        run -3 tns-cat --join "$DATA/$f.tns" -o o.tns
+        assert_output --partial "'a'"
+        only_files x.tns y.tns
+    done
+    tns-cat --join "$DATA/hole.tns" >o.tns 2>/dev/null || ! ends o.tns
+}
+
+@test "a failed filter leaves no END, behind an END neither" {
+    head -c 700 x.tns >short.tns
+    ! tns-cat y.tns short.tns >o.tns 2>/dev/null
+    run -3 tns-check o.tns
+    ! tns-cat -d 'a=i8' --slice 'a=9' x.tns >o.tns 2>/dev/null
+    ! ends o.tns
+}
+
+@test "metadata follows the edit" {
+    tns-cat -r 'w=u' -d bf16 --slice 'v=:2,1' "$DATA/meta.tns" >o.tns
+    tns-check o.tns
+    tns-ls --all --json o.tns >o.json
+    grep -F '"meta":{"tensors":[["u","i32",[2]],["u.scale","i32",[1]],["v","bf16",[2]]]}' o.json
+    grep -F '"meta":{"quant":{"scale":"u.scale","scheme":"test"}},"name":"u"' o.json
+    grep -F '"meta":{"x.y":true},"name":"v"' o.json # src spoke of other bytes
+    grep -F '"name":"unknown but harmless"' o.json
+    run -3 tns-cat --slice 'w=0' "$DATA/meta.tns"
+    run -3 tns-cat -d 'w=i64' "$DATA/meta.tns"
+    run -3 tns-cat --slice 'a=0' "$DATA/pieces.tns"
+    assert_output --partial 'join it first'
+    tns-cat "$DATA/meta.tns" | cmp - "$DATA/meta.tns"
+}
