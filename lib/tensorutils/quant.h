@@ -1,8 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* quant.h: codecs: number formats, block formats, sparsity and compression of tensors.
  *
- * A codec turns rows of float into codes and side tensors and back. Every codec has a plain reference
- * and may have fast rows in a kernel table; bytes are equal. May change before 1.0. */
+ * A codec turns floats into codes and side tensors, and back. A *coding* is a codec with
+ * its arguments applied to one tensor: it knows the shapes of what comes out before any
+ * work is done.
+ *
+ * A tensor is seen as [rows, cols], cols being its last dimension, and is cut into
+ * *atoms*: the shortest runs of elements that are coded without knowing the others (a
+ * block, a row, 128 rows, the tensor). The driver streams runs of atoms through a pool in
+ * bounded memory, so a codec is a function from a run of atoms to bytes. Results never
+ * depend on threads or on chunk sizes.
+ *
+ * Every codec has a plain reference and may have fast rows for some CPUs; the bytes are
+ * equal. May change before 1.0. */
 #ifndef TENSORUTILS_QUANT_H
 #define TENSORUTILS_QUANT_H
 
@@ -10,57 +20,155 @@
 
 TU_BEGIN
 
-/* A side tensor of an encoded one: NAME.scale, NAME.zero, … */
-struct tu_codec_side {
-    const char *suffix; /* "scale" */
-    uint32_t dtype;
-    unsigned rank;
-    uint64_t dim[4];
+#define TU_CODING_SIDES 6
+#define TU_CODING_PARAMS 12
+
+/* What one pass over a whole tensor tells, for codecs that need it before they can
+ * code. */
+struct tu_tally {
+    uint64_t n;
+    double sum, sum_abs, sum_sq;
+    float min, max, amax; /* of the finite elements; 0 without any */
 };
 
-/* What an encoding of [rows, cols] looks like. */
-struct tu_codec_shape {
-    uint32_t dtype; /* of the codes; TU_U8 [bytes] where the registry has none */
+/* The codes of a tensor, or a side tensor of it. */
+struct tu_part {
+    const char *suffix;  /* NULL: the codes; "scale": the record NAME.scale */
+    uint32_t dtype;      /* TU_U8 [bytes] where the registry has none */
     unsigned rank;
-    uint64_t dim[4];
-    unsigned sides;
-    struct tu_codec_side side[6];
-    bool two_pass;  /* needs a statistic of the whole tensor first */
+    uint64_t dim[TU_RANK_MAX];
+    uint64_t atom_bytes; /* atom i begins at byte i × this; 0: the part does not follow atoms */
+    uint64_t bytes;      /* of the whole, by tu_coding_init */
 };
 
-struct tu_codec_args {
-    const struct tu_spec *spec;
-    uint64_t rows, cols;
-    const float *importance; /* [cols] or NULL */
-    const void *stat;        /* result of the first pass */
+struct tu_coding {
+    const struct tu_codec *codec;
+    /* The tensor. */
+    unsigned rank;
+    uint64_t dim[TU_RANK_MAX];
+    uint64_t rows, cols, elements;
+    /* How to code it. */
+    const float *importance; /* [cols] weight of each column, or NULL; borrowed */
     bool compat;             /* reproduce the peer's known defects */
+    uint64_t seed, stream;   /* of stochastic rounding: element i takes number i */
+    uint32_t cpu;            /* TU_CPU_… bits that kernels may use */
+    /* By the codec's plan. */
+    int64_t param[TU_CODING_PARAMS]; /* the values of its keys */
+    uint64_t atom;
+    uint64_t block[2];       /* rows and columns that share a scale, for metadata; 0: none */
+    struct tu_part code;
+    unsigned sides;
+    struct tu_part side[TU_CODING_SIDES];
+    bool two_pass;           /* `tally` must be filled before the first encode */
+    struct tu_tally tally;
 };
 
 enum tu_codec_flags {
-    TU_CODEC_ENCODE = 1,
-    TU_CODEC_DECODE = 2,
-    TU_CODEC_LOSSLESS = 4,
-    TU_CODEC_ROWWISE = 8,  /* any block of whole rows can be coded by itself */
-    TU_CODEC_STATEFUL = 16 /* error feedback: state travels with the tensor */
+    TU_CODEC_LOSSLESS = 1,  /* decodes to the same numbers */
+    TU_CODEC_WEIGHTED = 2,  /* uses an importance matrix */
+    TU_CODEC_NEEDS_WEIGHTS = 4,
+    TU_CODEC_STATEFUL = 8,  /* error feedback: state travels with the tensor */
 };
 
-/* A row: a codec is this and one file of its family. */
+/* A row of the table: a codec is this and one file of its family. */
 struct tu_codec {
     const char *name, *help;
-    const char *source; /* paper or peer's file */
-    const char *const *key;
+    const char *source;      /* paper or peer's file */
+    const char *const *key;  /* arguments it takes, NULL-ended; NULL: none */
     unsigned flags;
-    uint32_t block; /* elements of a row that are coded together, 0: a row */
-    int (*shape)(const struct tu_codec_args *a, struct tu_codec_shape *out, struct tu_err *err);
-    /* Rows r0 … r0+n-1 of x [n, cols] into code and side[k], each pointing at its row r0. */
-    int (*encode)(const struct tu_codec_args *a, uint64_t r0, uint64_t n, const float *x, void *code,
+    const void *format;      /* the family's own description of this row */
+    /* Fill param, atom, code, sides and two_pass. Errors: TU_EUSAGE where the tensor or a
+     * value does not fit, saying which dimension and size. */
+    int (*plan)(struct tu_coding *c, const struct tu_spec *spec, struct tu_err *err);
+    /* Elements first … first+n-1 (whole atoms; the last may be short) of x into code and
+     * side[k], which point at the first of these atoms. NULL: cannot encode. */
+    int (*encode)(const struct tu_coding *c, uint64_t first, size_t n, const float *x, void *code,
                   void *const *side, struct tu_err *err);
-    int (*decode)(const struct tu_codec_args *a, uint64_t r0, uint64_t n, const void *code,
+    int (*decode)(const struct tu_coding *c, uint64_t first, size_t n, const void *code,
                   const void *const *side, float *x, struct tu_err *err);
-    const struct tu_kernel *encode_rows, *decode_rows; /* fast twins, NULL: none */
+    /* All atoms are coded: sides that follow no atoms (of the tensor, of the other sides)
+     * are written here, from whole sides. NULL: there are none. */
+    int (*finish)(const struct tu_coding *c, void *const *side, struct tu_err *err);
 };
-TU_API extern const struct tu_codec *const tu_codecs[];
+
+/* Rows in the order of --list; NULL past the end. */
+TU_API const struct tu_codec *tu_codec_row(size_t i);
 TU_API const struct tu_codec *tu_codec_find(const char *name);
+
+/* Plan the coding of a tensor. spec: NAME[:KEY=VALUE,…], used during the call only. Set
+ * importance, compat, seed and stream (zeroed before the call) in *c first. Errors:
+ * TU_EUSAGE unknown codec or key, or a tensor that does not fit. */
+TU_API TU_MUST int tu_coding_init(struct tu_coding *c, const struct tu_spec *spec,
+                                  const uint64_t *dim, unsigned rank, struct tu_err *err);
+/* Bits per element of codes and sides together; 0 for an empty tensor. */
+TU_API double tu_coding_bpw(const struct tu_coding *c);
+/* The `quant` object of the codes' metadata: the spec, the side records of `name`, and
+ * the dtype and shape that were. Canonical JSON, appended. */
+TU_API TU_MUST int tu_coding_meta(const struct tu_coding *c, const struct tu_spec *spec,
+                                  const char *name, uint32_t dtype, struct tu_buf *out,
+                                  struct tu_err *err);
+
+/* Streaming -------------------------------------------------------------------------- */
+
+enum tu_nonfinite { TU_NONFINITE_ERROR, TU_NONFINITE_ZERO, TU_NONFINITE_KEEP };
+
+/* Bytes in and out, in order; called by one thread at a time, not always the same. */
+struct tu_flow {
+    void *ctx;
+    int (*read)(void *ctx, void *buf, size_t n, struct tu_err *err);
+    int (*write)(void *ctx, const void *p, size_t n, struct tu_err *err);
+    /* Back to the first byte of the input; NULL where that cannot be (two_pass then
+     * fails). */
+    int (*rewind)(void *ctx, struct tu_err *err);
+};
+
+/* Error of a coding against its input of what is coded against what it was. Sums are
+ * double, over a fixed tree, so the digits are the same for any number of threads. */
+struct tu_measure {
+    uint64_t n;
+    double sum_x2, sum_y2, sum_xy, sum_e, sum_e2;
+    double max_abs;      /* largest |y - x| … */
+    uint64_t max_at;     /* … and the first element that has it */
+    uint64_t clipped;    /* |x| over the largest |y| of its atom */
+    uint64_t zeros;      /* y = 0 */
+    uint64_t nan, inf;   /* of x; such elements are left out of the sums */
+};
+/* Elements first … first+n-1, cut into runs of `atom` for what counts as clipped. One
+ * call is one leaf of the tree: the caller's cuts decide the digits, merging in order. */
+TU_API void tu_measure_add(struct tu_measure *m, const float *x, const float *y, uint64_t first,
+                           size_t n, uint64_t atom);
+TU_API void tu_measure_merge(struct tu_measure *m, const struct tu_measure *next);
+TU_API double tu_measure_rmse(const struct tu_measure *m);
+TU_API double tu_measure_relative(const struct tu_measure *m);
+TU_API double tu_measure_sqnr(const struct tu_measure *m); /* dB; inf without error */
+TU_API double tu_measure_cosine(const struct tu_measure *m); /* NaN for a zero tensor */
+
+struct tu_coding_run {
+    const struct tu_flow *flow;
+    uint32_t dtype;              /* of the plain elements: input of encode, output of decode */
+    enum tu_nonfinite nonfinite; /* encode: what to do with NaN and Inf */
+    uint64_t replaced;           /* out: elements set to zero */
+    struct tu_measure *measure;  /* encode: if not NULL, decode each run again and add its error */
+};
+
+/* Code a tensor from flow to flow; side[k] has room for c->side[k].bytes. Memory: a few
+ * windows of c->atom or 1 Mi elements. Errors: those of flow and codec; TU_EUSAGE naming
+ * row and column of a non-finite element. */
+TU_API TU_MUST int tu_coding_encode(struct tu_coding *c, struct tu_coding_run *run,
+                                    void *const *side, const struct tu_job *job,
+                                    struct tu_err *err);
+TU_API TU_MUST int tu_coding_decode(const struct tu_coding *c, struct tu_coding_run *run,
+                                    const void *const *side, const struct tu_job *job,
+                                    struct tu_err *err);
+/* Bytes of buffers that either holds at once, for plans. */
+TU_API uint64_t tu_coding_memory(const struct tu_coding *c, uint32_t dtype);
+/* The same for a tensor in memory. code has room for c->code.bytes. */
+TU_API TU_MUST int tu_coding_encode_mem(struct tu_coding *c, const float *x, void *code,
+                                        void *const *side, struct tu_pool *pool,
+                                        struct tu_err *err);
+TU_API TU_MUST int tu_coding_decode_mem(const struct tu_coding *c, const void *code,
+                                        const void *const *side, float *x, struct tu_pool *pool,
+                                        struct tu_err *err);
 
 TU_END
 

@@ -1,0 +1,153 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* codec.c: the table of codecs, and what is common to planning a coding of any of
+ * them. */
+#include <inttypes.h>
+#include <jansson.h>
+#include <string.h>
+#include "families.h"
+#include "tensorutils/quant.h"
+
+/* A family is an array of rows that ends with one without a name. */
+static const struct tu_codec *const family[] = {
+#define FAMILY(name) tui_codecs_##name,
+    TUI_CODEC_FAMILIES(FAMILY)
+#undef FAMILY
+};
+
+const struct tu_codec *tu_codec_row(size_t i)
+{
+    for (size_t f = 0; f < sizeof family / sizeof *family; f++)
+        for (const struct tu_codec *c = family[f]; c->name; c++)
+            if (!i--)
+                return c;
+    return NULL;
+}
+
+const struct tu_codec *tu_codec_find(const char *name)
+{
+    const struct tu_codec *c;
+    for (size_t i = 0; (c = tu_codec_row(i)); i++)
+        if (strcmp(c->name, name) == 0)
+            return c;
+    return NULL;
+}
+
+static int find(const struct tu_codec **out, const char *name, struct tu_err *err)
+{
+    *out = tu_codec_find(name);
+    if (*out)
+        return 0;
+    const char *near = NULL;
+    unsigned best = 3;
+    const struct tu_codec *c;
+    for (size_t i = 0; (c = tu_codec_row(i)); i++) {
+        unsigned d = tu_text_distance(name, c->name, best);
+        if (d < best) {
+            best = d;
+            near = c->name;
+        }
+    }
+    char text[88];
+    return tu_fail(err, TU_EUSAGE, "codec '%s': unknown%s%s%s",
+                   tu_text_short(name, strlen(name), text),
+                   near ? ": did you mean '" : "", near ? near : "", near ? "'?" : "");
+}
+
+/* Bytes of a part, and that its atoms fill it: the codec's plan has said how. */
+static int size_part(const struct tu_coding *c, struct tu_part *p, struct tu_err *err)
+{
+    int rc = tu_tensor_bytes(p->dtype, p->dim, p->rank, &p->bytes, err);
+    if (rc || !p->atom_bytes)
+        return rc;
+    uint64_t atoms = tu_ceil_div(c->elements, c->atom), full;
+    if (tu_mul_over(atoms, p->atom_bytes, &full) || full < p->bytes ||
+        full - p->bytes >= p->atom_bytes + (atoms == 0))
+        return tu_fail(err, TU_EBUG,
+                       "codec '%s': %" PRIu64 " atoms of %" PRIu64
+                       " bytes do not make %" PRIu64 " bytes",
+                       c->codec->name, atoms, p->atom_bytes, p->bytes);
+    return 0;
+}
+
+int tu_coding_init(struct tu_coding *c, const struct tu_spec *spec, const uint64_t *dim,
+                   unsigned rank, struct tu_err *err)
+{
+    static const char *const none[] = {NULL};
+    int rc = find(&c->codec, spec->name, err);
+    if (rc)
+        return rc;
+    if ((rc = tu_spec_check(spec, c->codec->key ? c->codec->key : none, err)))
+        return rc;
+    if ((rc = tu_elements(dim, rank, &c->elements, err)))
+        return rc;
+    c->rank = rank;
+    if (rank)
+        memcpy(c->dim, dim, rank * sizeof *dim);
+    c->cols = rank ? dim[rank - 1] : 1;
+    c->rows = c->cols ? c->elements / c->cols : 0;
+    c->cpu = tu_cpu_bits();
+    c->atom = 1;
+    c->sides = 0;
+    if ((rc = c->codec->plan(c, spec, err)))
+        return rc;
+    rc = size_part(c, &c->code, err);
+    for (unsigned k = 0; !rc && k < c->sides; k++)
+        rc = size_part(c, &c->side[k], err);
+    return rc;
+}
+
+double tu_coding_bpw(const struct tu_coding *c)
+{
+    double bytes = (double)c->code.bytes;
+    for (unsigned k = 0; k < c->sides; k++)
+        bytes += (double)c->side[k].bytes;
+    return c->elements ? 8 * bytes / (double)c->elements : 0;
+}
+
+/* The spec as it was given: "mxfp8:elem=e5m2,scale=rceil". */
+static int spec_text(struct tu_buf *out, const struct tu_spec *s, struct tu_err *err)
+{
+    int rc = tu_buf_text(out, s->name, err);
+    for (size_t i = 0; !rc && i < s->n; i++)
+        rc = tu_buf_printf(out, err, "%c%s%s%s", i ? ',' : ':', s->key[i].key,
+                           *s->key[i].value ? "=" : "", s->key[i].value);
+    return rc;
+}
+
+static json_t *dims(const uint64_t *dim, unsigned rank)
+{
+    json_t *a = json_array();
+    for (unsigned i = 0; a && i < rank; i++)
+        json_array_append_new(a, json_integer((json_int_t)dim[i]));
+    return a;
+}
+
+int tu_coding_meta(const struct tu_coding *c, const struct tu_spec *spec,
+                   const char *name, uint32_t dtype, struct tu_buf *out,
+                   struct tu_err *err)
+{
+    struct tu_buf text = {0};
+    char code[8];
+    json_t *o = json_object();
+    int rc = o ? spec_text(&text, spec, err)
+               : tu_fail(err, TU_ENOMEM, "no memory for metadata");
+    if (rc)
+        goto out;
+    bool bad = json_object_set_new(o, "scheme", json_string(text.data)) ||
+               json_object_set_new(o, "dtype", json_string(tu_dtype_text(dtype, code))) ||
+               json_object_set_new(o, "shape", dims(c->dim, c->rank));
+    if (c->block[0])
+        bad |= json_object_set_new(o, "block", dims(c->block, 2)) != 0;
+    for (unsigned k = 0; k < c->sides && !bad; k++) {
+        tu_buf_reset(&text);
+        if ((rc = tu_buf_printf(&text, err, "%s.%s", name, c->side[k].suffix)))
+            goto out;
+        bad = json_object_set_new(o, c->side[k].suffix, json_string(text.data)) != 0;
+    }
+    rc = bad ? tu_fail(err, TU_ENOMEM, "no memory for metadata")
+             : tu_json_dump(out, o, err);
+out:
+    json_decref(o);
+    tu_buf_release(&text);
+    return rc;
+}

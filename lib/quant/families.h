@@ -1,0 +1,15 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* families.h: the families of codecs, in the order of --list. A new family is a file that
+ * defines its array of rows, and a name here. */
+#ifndef TENSORUTILS_QUANT_FAMILIES_H
+#define TENSORUTILS_QUANT_FAMILIES_H
+
+#include "tensorutils/quant.h"
+
+#define TUI_CODEC_FAMILIES(X) X(ggml)
+
+#define TUI_CODEC_FAMILY(name) extern const struct tu_codec tui_codecs_##name[];
+TUI_CODEC_FAMILIES(TUI_CODEC_FAMILY)
+#undef TUI_CODEC_FAMILY
+
+#endif

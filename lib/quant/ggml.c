@@ -1,0 +1,135 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* ggml.c: the family of ggml's block formats: rows of codecs over the kernels of each
+ * format.
+ *
+ * A block never crosses a row. With an importance matrix a row is coded at a time, since
+ * some formats weigh by its mean square. */
+#include <inttypes.h>
+#include "families.h"
+#include "ggml.h"
+
+struct format {
+    uint32_t dtype;
+    const struct tu_kernel *encode, *weighted, *decode; /* NULL: none */
+};
+
+static int plan(struct tu_coding *c, const struct tu_spec *spec, struct tu_err *err)
+{
+    (void)spec;
+    const struct format *f = c->codec->format;
+    const struct tu_dtype *t = tu_dtype_find(f->dtype);
+    if (c->cols % t->block_elems)
+        return tu_fail(err, TU_EUSAGE, "codec '%s': last dimension %" PRIu64
+                       " is no multiple of %u", c->codec->name, c->cols, t->block_elems);
+    if (c->rank == 0)
+        return tu_fail(err, TU_EUSAGE, "codec '%s': a scalar has no blocks", c->codec->name);
+    c->code = (struct tu_part){.dtype = f->dtype, .rank = c->rank};
+    memcpy(c->code.dim, c->dim, c->rank * sizeof *c->dim);
+    bool row = c->importance && f->weighted;
+    c->atom = row ? tu_max(c->cols, 1) : t->block_elems;
+    c->code.atom_bytes = c->atom / t->block_elems * t->block_bytes;
+    return 0;
+}
+
+static int encode(const struct tu_coding *c, uint64_t first, size_t n, const float *x, void *code,
+                  void *const *side, struct tu_err *err)
+{
+    (void)first;
+    (void)side;
+    (void)err;
+    const struct format *f = c->codec->format;
+    const struct tu_dtype *t = tu_dtype_find(f->dtype);
+    struct tui_blocks b = {.x = x, .out = code, .n = n / t->block_elems, .compat = c->compat};
+    bool weighted = c->importance && f->weighted;
+    const struct tu_kernel *k = tu_kernel_pick(weighted ? f->weighted : f->encode, c->cpu);
+    if (!weighted) {
+        ((tui_encode_fn)k->fn)(&b);
+        return 0;
+    }
+    b.weight = c->importance;
+    b.n = (size_t)c->cols / t->block_elems;
+    for (; n >= c->cols; n -= c->cols) {
+        b.mean_sq = tui_sum_sq(b.x, (unsigned)c->cols) / (float)c->cols;
+        ((tui_encode_fn)k->fn)(&b);
+        b.x += c->cols;
+        b.out += b.n * t->block_bytes;
+    }
+    return 0;
+}
+
+static int decode(const struct tu_coding *c, uint64_t first, size_t n, const void *code,
+                  const void *const *side, float *x, struct tu_err *err)
+{
+    (void)first;
+    (void)side;
+    (void)err;
+    const struct format *f = c->codec->format;
+    const struct tu_kernel *k = tu_kernel_pick(f->decode, c->cpu);
+    ((tui_decode_fn)k->fn)(code, x, n / tu_dtype_find(f->dtype)->block_elems);
+    return 0;
+}
+
+/* Rows ------------------------------------------------------------------------------- */
+
+#define KERNEL(fn, bits, name) {name, bits, (tu_kernel_fn)fn},
+#define PLAIN(fn) KERNEL(fn, 0, "plain") {NULL, 0, NULL}
+
+/* X(name, DTYPE, flags, bits per weight, help) */
+#define WEIGHTED TU_CODEC_WEIGHTED
+#define ENCODED_TABLE(X)                                                                   \
+    X(q8_0, Q8_0, 0, "8.5", "a scale per 32")                                              \
+    X(q6_k, Q6_K, WEIGHTED, "6.5625", "a scale per 16, of 8 bits")                         \
+    X(q5_k, Q5_K, WEIGHTED, "5.5", "scale and minimum per 32, of 6 bits")                  \
+    X(q4_k, Q4_K, WEIGHTED, "4.5", "scale and minimum per 32, of 6 bits")                  \
+    X(q3_k, Q3_K, WEIGHTED, "3.4375", "a scale per 16, of 6 bits")                         \
+    X(q2_k, Q2_K, WEIGHTED, "2.625", "scale and minimum per 16, of 4 bits")                \
+    X(q5_1, Q5_1, WEIGHTED, "6", "scale and minimum per 32")                               \
+    X(q5_0, Q5_0, WEIGHTED, "5.5", "a scale per 32")                                       \
+    X(q4_1, Q4_1, WEIGHTED, "5", "scale and minimum per 32")                               \
+    X(q4_0, Q4_0, WEIGHTED, "4.5", "a scale per 32")                                       \
+    X(iq4_nl, IQ4_NL, WEIGHTED, "4.5", "uneven steps, a scale per 32")                     \
+    X(iq4_xs, IQ4_XS, WEIGHTED, "4.25", "uneven steps, a scale per 32, of 6 bits")         \
+    X(mxfp4, MXFP4, 0, "4.25", "E2M1, a power of two per 32")                              \
+    X(nvfp4, NVFP4, 0, "4.5", "E2M1, an E4M3 scale per 16")                                \
+    X(q2_0, Q2_0, 0, "2.25", "three values, a scale per 64")                               \
+    X(tq2_0, TQ2_0, 0, "2.0625", "ternary in two bits, a scale per 256")                   \
+    X(tq1_0, TQ1_0, 0, "1.6875", "ternary, five in a byte, a scale per 256")               \
+    X(q1_0, Q1_0, 0, "1.125", "signs, a scale per 128")
+#define DECODED_TABLE(X)                                                                   \
+    X(iq3_s, IQ3_S, 0, "3.4375", "lattice of 4, decoding only")                            \
+    X(iq3_xxs, IQ3_XXS, 0, "3.0625", "lattice of 4, decoding only")                        \
+    X(iq2_s, IQ2_S, 0, "2.5625", "lattice of 8, decoding only")                            \
+    X(iq2_xs, IQ2_XS, 0, "2.3125", "lattice of 8, decoding only")                          \
+    X(iq2_xxs, IQ2_XXS, 0, "2.0625", "lattice of 8, decoding only")                        \
+    X(iq1_m, IQ1_M, 0, "1.75", "lattice of 8, decoding only")                              \
+    X(iq1_s, IQ1_S, 0, "1.5625", "lattice of 8, decoding only")
+
+#define ENCODE_KERNELS(name, NAME, flag, bpw, text)                                        \
+    static const struct tu_kernel encode_##name[] = {PLAIN(tui_encode_##name)};            \
+    static const struct tu_kernel weighted_##name[] = {PLAIN(tui_encode_##name)};
+#define DECODE_KERNELS(name, NAME, flag, bpw, text)                                        \
+    static const struct tu_kernel decode_##name[] = {PLAIN(tui_decode_##name)};
+ENCODED_TABLE(ENCODE_KERNELS)
+ENCODED_TABLE(DECODE_KERNELS)
+DECODED_TABLE(DECODE_KERNELS)
+
+#define ENCODED_FORMAT(name, NAME, flag, bpw, text)                                        \
+    static const struct format format_##name = {                                           \
+        TU_##NAME, encode_##name, (flag) ? weighted_##name : NULL, decode_##name};
+#define DECODED_FORMAT(name, NAME, flag, bpw, text)                                        \
+    static const struct format format_##name = {TU_##NAME, NULL, NULL, decode_##name};
+ENCODED_TABLE(ENCODED_FORMAT)
+DECODED_TABLE(DECODED_FORMAT)
+
+#define ROW(encoder, id, flag, bpw, text)                                                  \
+    {.name = #id, .help = "GGUF, " bpw " bits: " text,                                     \
+     .source = "ggml-org/ggml: src/ggml-quants.c", .flags = flag,                          \
+     .format = &format_##id, .plan = plan, .encode = encoder, .decode = decode},
+#define ENCODED_ROW(name, NAME, flag, bpw, text) ROW(encode, name, flag, bpw, text)
+#define DECODED_ROW(name, NAME, flag, bpw, text) ROW(NULL, name, flag, bpw, text)
+
+const struct tu_codec tui_codecs_ggml[] = {
+    ENCODED_TABLE(ENCODED_ROW)
+    DECODED_TABLE(DECODED_ROW)
+    {.name = NULL},
+};
