@@ -6,9 +6,10 @@ load helper
 
 prepare() {
     command -v python3 >/dev/null || skip 'no python3'
-    tns() { python3 -B "$ROOT/examples/python/tns.py" "$@"; }
     examples=$ROOT/tests/fuzz/corpus/stream
 }
+
+tns() { python3 -B "$ROOT/examples/python/tns.py" "$@"; }
 
 need() {
     local c
@@ -40,12 +41,12 @@ said() {
 }
 
 @test "python refuses every file of tests/bad, with the code of its name" {
-    said >said
+    said >found
     for file in "$ROOT"/tests/bad/*.tns; do
         name=${file##*/} name=${name%.tns}
         [ "${name%%-*}" = OK ] || echo "${name%%-*} $name"
     done >expected
-    diff expected said
+    diff expected found
 }
 
 @test "the commands refuse the same files" {
