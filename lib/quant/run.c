@@ -34,6 +34,7 @@ static uint64_t span_bytes(const struct span *s, uint64_t first, uint64_t n)
 /* What a task leaves behind. */
 struct slot {
     struct tu_tally tally;
+    double sum_abs;
     struct tu_measure measure;
     uint64_t replaced;
 };
@@ -98,24 +99,13 @@ static int run_task(void *ctx, uint64_t task, unsigned worker, struct tu_err *er
                    p->scratch + worker * p->scratch_floats, err);
 }
 
-static void tally_merge(struct tu_tally *t, const struct tu_tally *next)
-{
-    if (!next->n)
-        return;
-    t->min = t->n && t->min < next->min ? t->min : next->min;
-    t->max = t->n && t->max > next->max ? t->max : next->max;
-    t->amax = t->amax > next->amax ? t->amax : next->amax;
-    t->n += next->n;
-    t->sum += next->sum;
-    t->sum_abs += next->sum_abs;
-    t->sum_sq += next->sum_sq;
-}
-
 static void merge_slots(struct pump *p, uint64_t n)
 {
     for (uint64_t i = 0; i < n; i++) {
         struct slot *s = &p->slot[i];
-        tally_merge(&p->c->tally, &s->tally);
+        if (s->tally.n)
+            tu_tally_join(&p->c->tally, &s->tally);
+        p->c->sum_abs += s->sum_abs;
         p->run->replaced += s->replaced;
         if (p->run->measure)
             tu_measure_merge(p->run->measure, &s->measure);
@@ -253,19 +243,10 @@ static int tally_task(struct pump *p, uint64_t first, size_t n, unsigned char *i
     (void)out;
     float *x;
     int rc = load(p, first, n, in, &scratch, &x, slot, err);
-    struct tu_tally *t = &slot->tally;
-    for (size_t i = 0; !rc && i < n; i++) {
-        if (!isfinite(x[i]))
-            continue;
-        float a = fabsf(x[i]);
-        t->min = t->n && t->min < x[i] ? t->min : x[i];
-        t->max = t->n && t->max > x[i] ? t->max : x[i];
-        t->amax = t->amax > a ? t->amax : a;
-        t->sum += (double)x[i];
-        t->sum_abs += (double)a;
-        t->sum_sq += (double)x[i] * (double)x[i];
-        t->n++;
-    }
+    if (!rc)
+        rc = tu_tally_add(&slot->tally, TU_F32, x, n, NULL, err);
+    for (size_t i = 0; !rc && i < n; i++)
+        slot->sum_abs += isfinite(x[i]) ? (double)fabsf(x[i]) : 0;
     slot->replaced = 0; /* counted by the second pass */
     return rc;
 }
@@ -329,19 +310,18 @@ int tu_coding_encode(struct tu_coding *c, struct tu_coding_run *run, void *const
                            "codec '%s' reads a tensor twice: not from a pipe",
                            c->codec->name);
         memset(&c->tally, 0, sizeof c->tally);
+        c->sum_abs = 0;
         p.code = tally_task;
         cut_tasks(&p, c->atom);
         p.scratch_floats = (size_t)p.task;
         if ((rc = pump_run(&p, err)) || (rc = run->flow->rewind(run->flow->ctx, err)))
             return rc;
     }
-    struct tu_tally whole = c->tally;
     p.code = encode_task;
     p.out = code_span(c);
     cut_tasks(&p, c->atom);
     p.scratch_floats = (size_t)p.task * (run->measure ? 2 : 1);
     rc = pump_run(&p, err);
-    c->tally = whole;
     return rc || !c->codec->finish ? rc : c->codec->finish(c, side, err);
 }
 

@@ -23,14 +23,6 @@ TU_BEGIN
 #define TU_CODING_SIDES 6
 #define TU_CODING_PARAMS 12
 
-/* What one pass over a whole tensor tells, for codecs that need it before they can
- * code. */
-struct tu_tally {
-    uint64_t n;
-    double sum, sum_abs, sum_sq;
-    float min, max, amax; /* of the finite elements; 0 without any */
-};
-
 /* The codes of a tensor, or a side tensor of it. */
 struct tu_part {
     const char *suffix;  /* NULL: the codes; "scale": the record NAME.scale */
@@ -60,7 +52,8 @@ struct tu_coding {
     unsigned sides;
     struct tu_part side[TU_CODING_SIDES];
     bool two_pass;           /* `tally` must be filled before the first encode */
-    struct tu_tally tally;
+    struct tu_tally tally; /* of the whole tensor */
+    double sum_abs;
 };
 
 enum tu_codec_flags {
