@@ -277,6 +277,8 @@ int tu_in_pread(struct tu_in *in, uint64_t off, void *buf, size_t n, struct tu_e
     return 0;
 }
 
+#define TMP "/tmp" /* where the caller names no folder */
+
 /* A file without a name in folder; -1 with errno. Where the file system has no O_TMPFILE
  * the name lives for an instant. */
 static int open_nameless(const char *folder)
@@ -299,6 +301,13 @@ static int open_nameless(const char *folder)
             break;
     }
     return fd;
+}
+
+int tu_file_nameless(int *fd, const char *folder, struct tu_err *err)
+{
+    folder = folder ? folder : TMP;
+    *fd = open_nameless(folder);
+    return *fd < 0 ? tu_fail_errno(err, "%s: cannot make a temporary file", folder) : 0;
 }
 
 static int copy_rest(struct tu_in *in, int fd, const char *folder, struct tu_err *err)
@@ -329,12 +338,12 @@ out:
 int tu_in_spool(struct tu_in **out, struct tu_in *in, const char *folder,
                 struct tu_err *err)
 {
+    int fd;
     *out = NULL;
-    folder = folder ? folder : "/tmp";
-    int fd = open_nameless(folder);
-    if (fd < 0)
-        return tu_fail_errno(err, "%s: cannot make a temporary file", folder);
-    int code = copy_rest(in, fd, folder, err);
+    int code = tu_file_nameless(&fd, folder, err);
+    if (code)
+        return code;
+    code = copy_rest(in, fd, folder ? folder : TMP, err);
     if (code) {
         tui_close(fd);
         return code;

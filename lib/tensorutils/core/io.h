@@ -101,6 +101,9 @@ TU_API TU_MUST int tu_file_read(const char *path, size_t max, char **data, size_
 /* Whole small file from memory, through a temporary name. */
 TU_API TU_MUST int tu_file_write(const char *path, const void *data, size_t n, bool durable,
                                  const struct tu_job *job, struct tu_err *err);
+/* A file without a name in folder (NULL: /tmp), open for reading and writing; the descriptor is
+ * the caller's. */
+TU_API TU_MUST int tu_file_nameless(int *fd, const char *folder, struct tu_err *err);
 /* fsync a folder, so that names in it last. */
 TU_API TU_MUST int tu_dir_sync(const char *path, struct tu_err *err);
 
