@@ -13,6 +13,7 @@ const struct tu_format *const tu_formats[] = {
     &tui_format_npy,
     &tui_format_gguf,
     &tui_format_safetensors,
+    &tui_format_torch,
     &tui_format_hf,
     NULL,
 };

@@ -13,6 +13,8 @@ const char *tui_pnode_class(const struct tu_pnode *node);
 /* item[k], NULL where there is none. */
 struct tu_pnode *tui_pnode_item(const struct tu_pnode *node, size_t k);
 
+/* Values of the pickle. */
+uint64_t tui_pickle_nodes(const struct tu_pickle *p);
 /* Is this global one of those that honest checkpoints hold? */
 bool tui_pickle_known(const char *name);
 /* Give node the decimal text of a two's complement number of n > 0 bytes. */

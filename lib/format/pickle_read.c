@@ -22,6 +22,7 @@ struct tu_pickle {
     struct tu_pnode *root;
     struct tu_pglobal *global;
     size_t globals, cap;
+    uint64_t nodes;
 };
 
 struct machine {
@@ -802,6 +803,7 @@ int tu_pickle_read(struct tu_pickle **out, const void *data, size_t n,
         tu_pickle_free(m.p);
         return rc;
     }
+    m.p->nodes = m.nodes;
     *used = m.at;
     *out = m.p;
     return 0;
@@ -830,4 +832,9 @@ size_t tu_pickle_globals(const struct tu_pickle *p, const struct tu_pglobal **li
 {
     *list = p->global;
     return p->globals;
+}
+
+uint64_t tui_pickle_nodes(const struct tu_pickle *p)
+{
+    return p->nodes;
 }

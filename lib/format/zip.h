@@ -58,13 +58,26 @@ struct tui_zip_part {
 
 #define TUI_ZIP_ALIGN 64
 
-struct tui_zip_sink; /* begins with a struct tu_sink */
-
 /* The parts name each of the n tensors once; everything is copied. A pipe gets the parts
  * in their order, so the tensors' bytes must come in it. */
-TU_MUST int tui_zip_sink_new(struct tui_zip_sink **out, const struct tu_format *format,
+TU_MUST int tui_zip_sink_new(struct tu_sink **out, const struct tu_format *format,
                              const char *path, const struct tui_zip_part *part,
                              size_t parts, const struct tu_tensor *t, size_t n,
                              const struct tu_job *job, struct tu_err *err);
+
+/* Deflated entries, inflated one behind the other into a file without a name. {0} is
+ * empty. */
+struct tui_zip_spool {
+    int fd;
+    bool open;
+    uint64_t size;
+};
+/* *off says where the entry's bytes begin. */
+TU_MUST int tui_zip_spool_add(struct tui_zip_spool *s, struct tu_zip *z, size_t i,
+                              const char *folder, uint64_t *off, struct tu_err *err);
+/* The file for reading, NULL where nothing was added; s is empty again. */
+TU_MUST int tui_zip_spool_finish(struct tui_zip_spool *s, struct tu_in **in,
+                                 const char *name, struct tu_err *err);
+void tui_zip_spool_release(struct tui_zip_spool *s);
 
 #endif

@@ -162,7 +162,7 @@ static int fill(struct tui_zip_sink *s, const struct tui_zip_part *part,
     return tu_zip_layout(s->plan, s->parts, TUI_ZIP_ALIGN, &size, err);
 }
 
-int tui_zip_sink_new(struct tui_zip_sink **out, const struct tu_format *format,
+int tui_zip_sink_new(struct tu_sink **out, const struct tu_format *format,
                      const char *path, const struct tui_zip_part *part, size_t parts,
                      const struct tu_tensor *t, size_t n, const struct tu_job *job,
                      struct tu_err *err)
@@ -189,6 +189,6 @@ int tui_zip_sink_new(struct tui_zip_sink **out, const struct tu_format *format,
         zip_sink_close(&s->sink);
         return rc;
     }
-    *out = s;
+    *out = &s->sink;
     return 0;
 }

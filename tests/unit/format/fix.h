@@ -111,7 +111,8 @@ static inline void fix_refused(const char *path, const struct tu_format *format,
     if (!got)
         tu_source_close(s);
     eq_str(tu_err_name(got), tu_err_name(code), "%s: code", what);
-    bool said = got && strstr(err.msg, fix_folder); /* the file, or one of its set */
+    bool said = got && (strstr(err.msg, path) ||    /* the file, or one of its set */
+                        (*fix_folder && strstr(err.msg, fix_folder)));
     for (const char *w = words; said && *w;) {
         char one[128];
         size_t n = strcspn(w, "|");
