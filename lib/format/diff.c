@@ -104,23 +104,10 @@ static int compare_window(void *ctx, uint64_t task, unsigned worker, struct tu_e
     return code;
 }
 
-static int check_crc(const struct side *x, struct tu_err *err)
-{
-    const struct tu_source *s = x->s;
-    if (!s->crc || s->crc[x->i] == TU_CRC_NONE || s->no_crc || s->crc[x->i] == x->crc)
-        return 0;
-    char name[88];
-    const char *text = s->tensor[x->i].name;
-    return tu_fail(err, TU_EPCRC, "%s: '%s': payload checksum mismatch (stored %08x, computed "
-                   "%08x)", s->path, tu_text_short(text, strlen(text), name),
-                   (unsigned)s->crc[x->i], (unsigned)x->crc);
-}
-
 /* What the file keeps of checksums in another way than a CRC of the tensor's bytes. */
 static int check_stored(const struct side *x, struct tu_pool *pool, struct tu_err *err)
 {
-    bool on_the_way = x->s->crc && x->s->crc[x->i] != TU_CRC_NONE;
-    return on_the_way ? 0 : tu_source_verify(x->s, x->i, pool, err);
+    return tui_has_crc(x->s, x->i) ? 0 : tu_source_verify(x->s, x->i, pool, err);
 }
 
 static int run(struct work *w, struct tu_difference *out, struct tu_pool *pool,
@@ -134,9 +121,9 @@ static int run(struct work *w, struct tu_difference *out, struct tu_pool *pool,
     if (!code)
         code = tu_pool_run(pool, windows, compare_window, w, err);
     if (!code)
-        code = check_crc(&w->a, err);
+        code = tui_check_crc(w->a.s, w->a.i, w->a.crc, err);
     if (!code)
-        code = check_crc(&w->b, err);
+        code = tui_check_crc(w->b.s, w->b.i, w->b.crc, err);
     out->bytes_equal = !w->differ && da == db;
     out->values.n = w->elements * tu_compare_parts(da);
     bool blocks = da >= TU_DTYPE_GGML || db >= TU_DTYPE_GGML;

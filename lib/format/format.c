@@ -203,21 +203,20 @@ int tu_source_read(struct tu_source *s, size_t i, uint64_t off, void *buf, size_
     return code || !n ? code : s->ops->read(s, i, off, buf, n, err);
 }
 
-/* What a file stores of checksums, when it stores just the CRC of the tensor's bytes. */
-static int check_crc(const struct tu_source *s, size_t i, uint32_t crc, struct tu_err *err)
+bool tui_has_crc(const struct tu_source *s, size_t i)
 {
-    if (crc == s->crc[i])
+    return s->crc && s->crc[i] != TU_CRC_NONE && !s->no_crc;
+}
+
+int tui_check_crc(const struct tu_source *s, size_t i, uint32_t crc, struct tu_err *err)
+{
+    if (!tui_has_crc(s, i) || crc == s->crc[i])
         return 0;
     char name[88];
     return tu_fail(err, TU_EPCRC, "%s: '%s': payload checksum mismatch (stored %08x, computed "
                    "%08x)", s->path,
                    tu_text_short(s->tensor[i].name, strlen(s->tensor[i].name), name),
                    (unsigned)s->crc[i], (unsigned)crc);
-}
-
-static bool has_crc(const struct tu_source *s, size_t i)
-{
-    return s->crc && s->crc[i] != TU_CRC_NONE && !s->no_crc;
 }
 
 int tu_source_verify(struct tu_source *s, size_t i, struct tu_pool *pool, struct tu_err *err)
@@ -227,7 +226,7 @@ int tu_source_verify(struct tu_source *s, size_t i, struct tu_pool *pool, struct
         return code;
     if (s->ops->verify)
         return s->ops->verify(s, i, pool, err);
-    if (!has_crc(s, i))
+    if (!tui_has_crc(s, i))
         return 0;
     char *buf = tu_alloc(WINDOW, 1, err);
     if (!buf)
@@ -240,7 +239,7 @@ int tu_source_verify(struct tu_source *s, size_t i, struct tu_pool *pool, struct
         off += n;
     }
     tu_free(buf);
-    return code ? code : check_crc(s, i, crc, err);
+    return code ? code : tui_check_crc(s, i, crc, err);
 }
 
 size_t tu_source_find(struct tu_source *s, const char *name)
@@ -352,37 +351,4 @@ int tu_sink_finish(struct tu_sink *s, bool durable, struct tu_err *err)
         code = s->ops->finish(s, durable, err);
     tu_sink_abort(s);
     return code;
-}
-
-int tu_source_copy(struct tu_source *s, size_t i, struct tu_sink *to, size_t j, uint64_t *done,
-                   uint64_t total, const struct tu_job *job, struct tu_err *err)
-{
-    uint64_t all = s->tensor[i].bytes;
-    size_t window = (size_t)tu_min(WINDOW, tu_max(all, 1));
-    struct tu_pool *pool = job ? job->pool : NULL;
-    bool crc_known = has_crc(s, i);
-    uint32_t crc = 0;
-    int code = crc_known ? 0 : tu_source_verify(s, i, pool, err);
-    if (code)
-        return code;
-    char *buf = tu_alloc(window, 1, err);
-    if (!buf)
-        return TU_ENOMEM;
-    for (uint64_t off = 0; !code && off < all;) {
-        size_t n = (size_t)tu_min(window, all - off);
-        if (tu_job_cancelled(job)) {
-            code = tu_fail(err, TU_ECANCEL, "%s: stopped on request", s->path);
-            break;
-        }
-        code = tu_source_read(s, i, off, buf, n, err);
-        if (!code && crc_known)
-            crc = tu_crc32_pool(crc, buf, n, pool);
-        if (!code)
-            code = tu_sink_write(to, j, off, buf, n, err);
-        off += n;
-        *done += n;
-        tu_job_progress(job, *done, total);
-    }
-    tu_free(buf);
-    return !code && crc_known ? check_crc(s, i, crc, err) : code;
 }

@@ -334,7 +334,8 @@ const struct tu_format tui_format_hf = {
     .name = "hf",
     .help = "folder of a Hugging Face model: safetensors or .bin files with their index",
     .suffix = "/",
-    .flags = TU_FORMAT_READ | TU_FORMAT_WRITE | TU_FORMAT_DIR | TU_FORMAT_UNIQUE,
+    .flags = TU_FORMAT_READ | TU_FORMAT_WRITE | TU_FORMAT_DIR | TU_FORMAT_UNIQUE |
+             TU_FORMAT_NAMED,
     .sniff = sniff_hf,
     .open = open_hf,
     .save = tui_hf_save,

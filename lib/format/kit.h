@@ -19,6 +19,11 @@ void tui_source_free(struct tu_source *s);
 TU_MUST int tui_source_meta(struct tu_source *s, const char *topic, const char *json, size_t n,
                             struct tu_err *err);
 
+/* Does the file store the CRC-32 of just tensor i's bytes, and is it to be believed? */
+bool tui_has_crc(const struct tu_source *s, size_t i);
+/* TU_EPCRC where it does and says something else. */
+TU_MUST int tui_check_crc(const struct tu_source *s, size_t i, uint32_t crc, struct tu_err *err);
+
 /* META ---------------------------------------------------------------------------------------- */
 
 #define TUI_META_MAX ((size_t)16 << 20) /* bytes of one META object in a stream */

@@ -372,7 +372,8 @@ const struct tu_format tui_format_safetensors = {
     .name = "safetensors",
     .help = "safetensors file of the Hugging Face library",
     .suffix = ".safetensors",
-    .flags = TU_FORMAT_READ | TU_FORMAT_WRITE | TU_FORMAT_UNIQUE | TU_FORMAT_HEADER,
+    .flags = TU_FORMAT_READ | TU_FORMAT_WRITE | TU_FORMAT_UNIQUE | TU_FORMAT_HEADER |
+             TU_FORMAT_NAMED,
     .sniff = sniff_st,
     .open = open_st,
     .save = save_st,

@@ -121,6 +121,7 @@ enum tu_format_flags {
     TU_FORMAT_DIR = 4,    /* reads or writes a folder of files */
     TU_FORMAT_UNIQUE = 8, /* names must be unique */
     TU_FORMAT_HEADER = 16, /* keep_header works */
+    TU_FORMAT_NAMED = 32,  /* a tensor's own metadata plays no part in writing */
 };
 
 /* A row. */
@@ -183,6 +184,25 @@ TU_API void tu_sink_abort(struct tu_sink *s); /* NULL allowed */
 TU_API TU_MUST int tu_source_copy(struct tu_source *s, size_t i, struct tu_sink *to, size_t j,
                                   uint64_t *done, uint64_t total, const struct tu_job *job,
                                   struct tu_err *err);
+
+/* Whole files ------------------------------------------------------------------------------------ */
+
+/* Write a source as one segment of a stream: META contents if asked, META, tensors, END. Stored
+ * checksums are verified on the way, before END. */
+TU_API TU_MUST int tu_source_write(struct tu_source *s, struct tu_writer *w, bool contents,
+                                   const struct tu_job *job, struct tu_err *err);
+/* Write a source as a file: tensors and META are the source's, the rest of `what` is followed. */
+TU_API TU_MUST int tu_source_save(struct tu_source *s, const char *path,
+                                  const struct tu_format *format, const struct tu_save *what,
+                                  bool durable, const struct tu_job *job, struct tu_err *err);
+/* The same from a stream that passes by once: META contents opens it, so that the file can be laid
+ * out before the tensors come; only for formats with TU_FORMAT_NAMED. Takes r over, which has given
+ * the contents as its first record *rec. Errors: TU_EMETA where a record is not what contents say,
+ * TU_EINCOMPLETE, TU_EUNSUP for pieces. */
+TU_API TU_MUST int tu_stream_save(struct tu_reader *r, const struct tu_record *rec,
+                                  const char *path, const struct tu_format *format,
+                                  const struct tu_save *what, bool durable,
+                                  const struct tu_job *job, struct tu_err *err);
 
 /* Comparison ------------------------------------------------------------------------------------- */
 
