@@ -46,6 +46,8 @@ struct tu_cmd {
     const struct tu_cmd *fallback;    /* the subcommand when none is named, or NULL */
     const char *const *formats;       /* further values of --format, NULL-ended, or NULL */
     unsigned flags;
+    const bool *text;           /* with TU_CMD_STREAM: an option that asks for a text report in the
+                                 * stream's place, or NULL */
     unsigned min, max;          /* number of operands; TU_ANY: no limit */
     /* Returns an exit status. argv: the operands. */
     int (*run)(struct tu_ctx *ctx, int argc, char **argv);

@@ -115,3 +115,9 @@ void tu_common_apply(struct tu_ctx *ctx)
     if (tu_common.progress == ALWAYS || (tu_common.progress == AUTO && isatty(STDERR_FILENO)))
         tu_progress_begin(ctx, tu_common.progress == ALWAYS);
 }
+
+bool tu_streams(const struct tu_ctx *ctx)
+{
+    const struct tu_cmd *cmd = ctx->cmd;
+    return cmd->flags & TU_CMD_STREAM && !(cmd->text && *cmd->text);
+}

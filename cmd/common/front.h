@@ -31,6 +31,8 @@ void tu_tables_of(const struct tu_cmd *top, const struct tu_cmd *cmd,
                   const struct tu_opt *tables[TU_TABLES_MAX]);
 /* True for options of the common block. */
 bool tu_is_common(const struct tu_opt *o);
+/* Does this run put binary data on its output? */
+bool tu_streams(const struct tu_ctx *ctx);
 /* Resolve --format, --color and the rest into ctx. */
 void tu_common_apply(struct tu_ctx *ctx);
 /* Where the common options' values live. */

@@ -135,11 +135,11 @@ static int refuse(struct tu_ctx *ctx, int argc, char **argv)
         return tu_usage(ctx, "an operand is missing");
     if ((unsigned)argc > cmd->max)
         return tu_usage(ctx, "'%s': too many operands", argv[cmd->max]);
-    if ((cmd->flags & TU_CMD_STREAM) && to_stdout && ctx->json)
+    if (tu_streams(ctx) && to_stdout && ctx->json)
         return tu_usage(ctx, "standard output carries the data; use --report FILE for the report");
     if ((cmd->flags & TU_CMD_STDIN) && argc == 0 && isatty(STDIN_FILENO))
         return usage_to_terminal(ctx);
-    if ((cmd->flags & TU_CMD_STREAM) && to_stdout && !ctx->force && isatty(STDOUT_FILENO))
+    if (tu_streams(ctx) && to_stdout && !ctx->force && isatty(STDOUT_FILENO))
         return tu_usage(ctx, "will not write binary data to a terminal; use -o FILE, or -f");
     return 0;
 }

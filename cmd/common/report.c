@@ -41,13 +41,13 @@ static void fail(struct tu_ctx *ctx, struct dest *d, const struct tu_err *err)
 
 static bool on_stdout(const struct tu_ctx *ctx)
 {
-    return ctx->plain || (ctx->cmd->flags & TU_CMD_STREAM) || !strcmp(ctx->output, "-");
+    return ctx->plain || tu_streams(ctx) || !strcmp(ctx->output, "-");
 }
 
 /* Is standard output (or -o) left to the report? */
 static bool main_free(const struct tu_ctx *ctx)
 {
-    return ctx->plain || !(ctx->cmd->flags & TU_CMD_STREAM) || strcmp(ctx->output, "-");
+    return ctx->plain || !tu_streams(ctx) || strcmp(ctx->output, "-");
 }
 
 bool tu_text_wanted(struct tu_ctx *ctx)

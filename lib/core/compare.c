@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* compare.c: see compare.h. 64-bit integers are subtracted as integers: doubles would call
- * neighbours above 2^53 equal. */
+/* compare.c: see compare.h. 64-bit integers are subtracted as integers: doubles would
+ * call neighbours above 2^53 equal. */
 #include <math.h>
 #include "tensorutils/core/bytes.h"
 #include "tensorutils/core/compare.h"
@@ -14,7 +14,8 @@ unsigned tu_compare_parts(uint32_t dtype)
     return dtype == TU_C64 || dtype == TU_C128 ? 2 : 1;
 }
 
-/* Value i of an array as a whole number that counts the representable values in their order. */
+/* Value i of an array as a whole number that counts the representable values in their
+ * order. */
 static int64_t ordinal(uint32_t dtype, const unsigned char *p, size_t i)
 {
     uint64_t v = 0, sign;
@@ -104,7 +105,8 @@ int tu_compare_add(struct tu_compare *c, const struct tu_tolerance *tol, uint32_
     double va[RUN], vb[RUN];
     struct pair p = { dtype_a == dtype_b && da->block_elems == 1 ? dtype_a : TU_DTYPE_NONE, a, b };
     for (size_t i = 0; i < n;) {
-        /* RUN is a multiple of every number of packed elements, so runs begin with bytes. */
+        /* RUN is a multiple of every number of packed elements, so runs begin with bytes.
+         * */
         size_t run = (size_t)tu_min(RUN / parts, n - i);
         p.a = (const unsigned char *)a + i / da->block_elems * da->block_bytes;
         p.b = (const unsigned char *)b + i / db->block_elems * db->block_bytes;

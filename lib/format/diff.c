@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* diff.c: two sources compared tensor by tensor.
  *
- * Windows of a fixed number of elements go to the pool and their results are merged in order, so the
- * figures do not depend on the threads. Bytes are compared first: equal tensors, the common case, are
- * never converted to numbers. */
+ * Windows of a fixed number of elements go to the pool and their results are merged in
+ * order, so the figures do not depend on the threads. Bytes are compared first: equal
+ * tensors, the common case, are never converted to numbers. */
 #include "kit.h"
 
 #define WINDOW ((uint64_t)256 << 10) /* elements; a multiple of every block */

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* flat.c: the sink of a file that is a head and then tensors at fixed places.
  *
- * A seekable file is made its full size at once and written anywhere; a pipe is written front to
- * back, the gaps as zeros. That all bytes came is counted by the front. */
+ * A seekable file is made its full size at once and written anywhere; a pipe is written
+ * front to back, the gaps as zeros. That all bytes came is counted by the front. */
 #include "kit.h"
 
 static void close_flat(struct tu_sink *sink)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* format.c: the table of formats and the front that every source and sink stands behind.
  *
- * The front opens and sniffs files, spools pipes, checks ranges and counts what was written, so
- * that no format has to. It knows nothing of any format but its row. */
+ * The front opens and sniffs files, spools pipes, checks ranges and counts what was
+ * written, so that no format has to. It knows nothing of any format but its row. */
 #include <sys/stat.h>
 #include "kit.h"
 #include "rows.h"
@@ -109,14 +109,14 @@ static int sniff(const struct tu_format **out, const char *path, bool folder,
     return fail_unknown(path, head, n, err);
 }
 
-/* Open the file, learn its format and make it seekable. */
+/* Open the file (unless it is), learn its format and make it seekable. */
 static int prepare(struct tu_in **out, const struct tu_format **format, const char *path,
                    const struct tu_open *how, struct tu_err *err)
 {
     unsigned char head[HEAD];
     size_t n = 0;
-    struct tu_in *in = NULL;
-    int code = tu_in_open(&in, path, err);
+    struct tu_in *in = how->in;
+    int code = in ? 0 : tu_in_open(&in, path, err);
     if (code)
         return code;
     if (!*format) {
@@ -143,9 +143,8 @@ int tu_source_open(struct tu_source **out, const char *path, const struct tu_for
 {
     struct tu_open open = how ? *how : (struct tu_open){ 0 };
     struct stat st;
-    bool folder = !stat(path, &st) && S_ISDIR(st.st_mode);
+    bool folder = !open.in && !stat(path, &st) && S_ISDIR(st.st_mode);
     int code;
-    open.in = NULL;
     if (!folder)
         code = prepare(&open.in, &format, path, &open, err);
     else if (format && !(format->flags & TU_FORMAT_DIR))

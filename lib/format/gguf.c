@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* gguf.c: GGUF files and sets of split files as one source; the row of the format.
  *
- * Key-values become META "gguf", {"key":[type,value]}, so that integer widths survive: one record,
- * or one per key where all would pass 16 MiB. Dimensions are turned to row-major order. Nothing is
- * permuted or dequantised here. */
+ * Key-values become META "gguf", {"key":[type,value]}, so that integer widths survive:
+ * one record, or one per key where all would pass 16 MiB. Dimensions are turned to
+ * row-major order. Nothing is permuted or dequantised here. */
 #include <stdio.h>
 #include <stdlib.h>
 #include "gguf.h"
@@ -78,7 +78,7 @@ static bool sniff_gguf(const char *path, const unsigned char *head, size_t n)
     return n >= 4 && !memcmp(head, "GGUF", 4);
 }
 
-/* META records ---------------------------------------------------------------------------------- */
+/* META records --------------------------------------------------------------------------------- */
 
 static int add_pair(struct tu_buf *b, const struct tui_gguf_kv *kv, struct tu_err *err)
 {

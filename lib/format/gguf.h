@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* gguf.h: what reading and writing GGUF share: value types, and ggml's type numbers as dtypes. */
+/* gguf.h: what reading and writing GGUF share: value types, and ggml's type numbers as
+ * dtypes. */
 #ifndef TENSORUTILS_FORMAT_GGUF_H
 #define TENSORUTILS_FORMAT_GGUF_H
 

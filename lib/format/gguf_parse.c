@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* gguf_parse.c: the head of a GGUF file: key-values as JSON, tensor infos as tensors.
  *
- * Source: ggml-org/ggml docs/gguf.md; the limits are those of src/gguf.cpp. Every count is compared
- * with the bytes that are left before anything is sized by it. Not for the data or for split files:
- * see gguf.c. */
+ * Source: ggml-org/ggml docs/gguf.md; the limits are those of src/gguf.cpp. Every count
+ * is compared with the bytes that are left before anything is sized by it. Not for the
+ * data or for split files: see gguf.c. */
 #include <math.h>
 #include <stdlib.h>
 #include "gguf.h"

@@ -22,8 +22,9 @@ struct tui_gguf_file {
     bool architecture;
 };
 
-/* Index `in`. Release also after a failure. Errors: TU_EMAGIC, TU_EVERSION, TU_ETRUNC, TU_ELIMIT,
- * TU_EFORMAT, TU_EDTYPE, TU_ESIZE, TU_ENAME, TU_EUNSUP; messages name file and offset. */
+/* Index `in`. Release also after a failure. Errors: TU_EMAGIC, TU_EVERSION, TU_ETRUNC,
+ * TU_ELIMIT, TU_EFORMAT, TU_EDTYPE, TU_ESIZE, TU_ENAME, TU_EUNSUP; messages name file and
+ * offset. */
 TU_MUST int tui_gguf_parse(struct tui_gguf_file *f, struct tu_in *in, struct tu_arena *arena,
                            struct tu_err *err);
 void tui_gguf_release(struct tui_gguf_file *f);

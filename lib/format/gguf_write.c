@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* gguf_write.c: GGUF version 3 from tensors and META "gguf".
  *
- * Keys are written in the order of their bytes. general.alignment is followed, 32 without it;
- * general.quantization_version is added where a tensor needs it. */
+ * Keys are written in the order of their bytes. general.alignment is followed, 32 without
+ * it; general.quantization_version is added where a tensor needs it. */
 #include <math.h>
 #include <stdlib.h>
 #include "gguf.h"

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* hf.c: a folder as Hugging Face's libraries write it: one weights file, or shards and an index.
+/* hf.c: a folder as Hugging Face's libraries write it: one weights file, or shards and an
+ * index.
  *
- * Index: {"metadata":{"total_size":N},"weight_map":{"TENSOR":"FILE",…}}. The map and the shards must
- * agree tensor by tensor; total_size is not believed (other writers put other sums there). Shards may
- * be symbolic links, as in the hub's cache, but their names may not leave the folder. */
+ * Index: {"metadata":{"total_size":N},"weight_map":{"TENSOR":"FILE",…}}. The map and the
+ * shards must agree tensor by tensor; total_size is not believed (other writers put other
+ * sums there). Shards may be symbolic links, as in the hub's cache, but their names may
+ * not leave the folder. */
 #include <errno.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -13,7 +15,8 @@
 
 #define INDEX_MAX ((size_t)256 << 20) /* bytes of JSON */
 
-/* Weights in a folder, best first: a whole file is preferred to an index, as transformers does. */
+/* Weights in a folder, best first: a whole file is preferred to an index, as transformers
+ * does. */
 static const struct {
     const char *file, *format;
     bool index;
@@ -185,8 +188,8 @@ static int read_map(struct mapped **out, size_t *n, json_t *index, const char *p
         const char *f = json_string_value(value);
         if (!f || !*f || strchr(f, '/') || !strcmp(f, ".") || !strcmp(f, "..")) {
             tu_free(m);
-            return tu_fail(err, TU_EFORMAT, "%s: weight_map has '%s' in '%s', expected the name of a "
-                           "file in the same folder", path, tu_text_short(key, strlen(key), name),
+            return tu_fail(err, TU_EFORMAT, "%s: weight_map has '%s' in '%s', expected the name "
+                           "of a file in the same folder", path, tu_text_short(key, strlen(key), name),
                            f ? tu_text_short(f, strlen(f), file) : "(no text)");
         }
         m[(*n)++] = (struct mapped){ key, f, false };
@@ -245,8 +248,8 @@ static int compare(const struct hf_source *h, struct mapped *m, size_t n, const 
     }
     for (size_t i = 0; i < n; i++) {
         if (!m[i].found)
-            return tu_fail(err, TU_EINCOMPLETE, "%s: '%s' is not in '%.80s', where the index expects "
-                           "it", path, tu_text_short(m[i].name, strlen(m[i].name), name),
+            return tu_fail(err, TU_EINCOMPLETE, "%s: '%s' is not in '%.80s', where the index "
+                           "expects it", path, tu_text_short(m[i].name, strlen(m[i].name), name),
                            m[i].file);
     }
     return 0;
@@ -296,8 +299,8 @@ static int open_folder(struct hf_source *h, const char *folder, const struct tu_
         if (code <= 0)
             return code;
     }
-    return tu_fail(err, TU_EINCOMPLETE, "%s: holds no model.safetensors, pytorch_model.bin or index "
-                   "of such files", folder);
+    return tu_fail(err, TU_EINCOMPLETE, "%s: holds no model.safetensors, pytorch_model.bin or "
+                   "index of such files", folder);
 }
 
 static int open_hf(struct tu_source **out, const char *path, const struct tu_open *how,

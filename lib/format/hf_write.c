@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* hf_write.c: a folder of safetensors shards and their index, grouped and named as huggingface_hub
- * does, published by renaming the folder.
+/* hf_write.c: a folder of safetensors shards and their index, grouped and named as
+ * huggingface_hub does, published by renaming the folder.
  *
- * All shards are open at once, so that bytes may come in any order. _GNU_SOURCE for nftw. */
+ * All shards are open at once, so that bytes may come in any order. _GNU_SOURCE for nftw.
+ * */
 #define _GNU_SOURCE
 #include <dirent.h>
 #include <errno.h>
@@ -158,9 +159,10 @@ static int finish_hf(struct tu_sink *sink, bool durable, struct tu_err *err)
 
 static const struct tu_sink_ops sink_ops = { write_hf, finish_hf, close_hf };
 
-/* preparing ------------------------------------------------------------------------------------- */
+/* preparing ------------------------------------------------------------------------------------ */
 
-/* META "safetensors" for each shard: transformers wants a format, and no header can be kept. */
+/* META "safetensors" for each shard: transformers wants a format, and no header can be
+ * kept. */
 static int shard_meta(struct tu_buf *out, const struct tu_save *what, struct tu_err *err)
 {
     json_t *meta = NULL;

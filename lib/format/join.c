@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* join.c: tensors that come in pieces, seen whole.
  *
- * A piece is a record whose metadata has `shard` (a box of the whole) or `flat` (a range of its
- * flattened elements). A range of the whole's C order meets each box in one range of the box's own C
- * order, so a read is one read per piece and a scatter of runs: memory is what the caller asked for.
- * Dimensions count in blocks where a dtype packs several elements. */
+ * A piece is a record whose metadata has `shard` (a box of the whole) or `flat` (a range
+ * of its flattened elements). A range of the whole's C order meets each box in one range
+ * of the box's own C order, so a read is one read per piece and a scatter of runs: memory
+ * is what the caller asked for. Dimensions count in blocks where a dtype packs several
+ * elements. */
 #include <stdlib.h>
 #include "kit.h"
 
@@ -99,7 +100,8 @@ static int read_flat(struct claim *c, const struct tu_source *s, const struct tu
     return 0;
 }
 
-/* Elements to blocks in the last dimension; packed elements must not be cut inside a block. */
+/* Elements to blocks in the last dimension; packed elements must not be cut inside a
+ * block. */
 static int to_blocks(uint64_t *last, const struct tu_source *s, const struct tu_tensor *t,
                      struct tu_err *err)
 {
@@ -261,7 +263,8 @@ static int check_tiles(const struct join_source *j, const struct whole *w, const
                 : 0;
 }
 
-/* The description of a whole tensor; afterwards w->dim counts in blocks, and flat ones are a line. */
+/* The description of a whole tensor; afterwards w->dim counts in blocks, and flat ones
+ * are a line. */
 static int describe(struct join_source *j, struct whole *w, struct tu_tensor *out,
                     struct tu_err *err)
 {
@@ -299,7 +302,8 @@ static int describe(struct join_source *j, struct whole *w, struct tu_tensor *ou
 static uint64_t rank_in_box(const struct whole *w, const struct piece *p, unsigned rank,
                             uint64_t e)
 {
-    uint64_t inner = 1, box = 1, count = 0; /* elements of the whole and the box under dimension k */
+    uint64_t inner = 1, box = 1; /* elements of the whole and of the box under dimension k */
+    uint64_t count = 0;
     for (unsigned k = 0; k < rank; k++) {
         inner *= w->dim[k];
         box *= p->len[k];
@@ -320,12 +324,13 @@ static uint64_t rank_in_box(const struct whole *w, const struct piece *p, unsign
     return count;
 }
 
-/* Put elements from … to-1 of a box, at src, where they belong in the range that begins at element
- * `base` of the whole. */
+/* Put elements from … to-1 of a box, at src, where they belong in the range that begins
+ * at element `base` of the whole. */
 static void scatter(const struct whole *w, const struct piece *p, unsigned rank, uint64_t from,
                     uint64_t to, const char *src, char *dst, uint64_t base)
 {
-    /* Runs: the dimensions behind `cut` are whole in the box, so they and `cut` itself are one. */
+    /* Runs: the dimensions behind `cut` are whole in the box, so they and `cut` itself
+     * are one. */
     unsigned cut = rank;
     uint64_t run = 1;
     while (cut > 0) {

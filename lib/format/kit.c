@@ -80,7 +80,7 @@ int tui_meta_merge(json_t **out, const struct tu_meta *meta, size_t n, const cha
     return 0;
 }
 
-/* names --------------------------------------------------------------------------------------- */
+/* names ---------------------------------------------------------------------------------------- */
 
 static int by_name(const void *pa, const void *pb)
 {

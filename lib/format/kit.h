@@ -1,15 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* kit.h: what the readers and writers of foreign files share: making and freeing a source, merged
- * META, sorted names, and the sink of a file that is a head and then tensors at fixed places. */
+/* kit.h: what the readers and writers of foreign files share: making and freeing a
+ * source, merged META, sorted names, and the sink of a file that is a head and then
+ * tensors at fixed places. */
 #ifndef TENSORUTILS_FORMAT_KIT_H
 #define TENSORUTILS_FORMAT_KIT_H
 
 #include <jansson.h>
 #include <tensorutils/format.h>
 
-/* Sources ------------------------------------------------------------------------------------- */
+/* Sources -------------------------------------------------------------------------------------- */
 
-/* A zeroed state of `size` bytes that begins with a struct tu_source, with arena and path set. */
+/* A zeroed state of `size` bytes that begins with a struct tu_source, with arena and path
+ * set. */
 TU_MUST void *tui_source_new(size_t size, const struct tu_format *format,
                              const struct tu_source_ops *ops, const char *path,
                              struct tu_err *err);
@@ -24,16 +26,16 @@ bool tui_has_crc(const struct tu_source *s, size_t i);
 /* TU_EPCRC where it does and says something else. */
 TU_MUST int tui_check_crc(const struct tu_source *s, size_t i, uint32_t crc, struct tu_err *err);
 
-/* META ---------------------------------------------------------------------------------------- */
+/* META ----------------------------------------------------------------------------------------- */
 
 #define TUI_META_MAX ((size_t)16 << 20) /* bytes of one META object in a stream */
 
-/* The records of a topic as one object, later keys winning; an empty object if there are none.
- * Released with json_decref. */
+/* The records of a topic as one object, later keys winning; an empty object if there are
+ * none. Released with json_decref. */
 TU_MUST int tui_meta_merge(json_t **out, const struct tu_meta *meta, size_t n, const char *topic,
                            struct tu_err *err);
 
-/* Names --------------------------------------------------------------------------------------- */
+/* Names ---------------------------------------------------------------------------------------- */
 
 /* Sorted, not hashed: names come from the file, which may be made to collide. */
 struct tui_names {
@@ -51,7 +53,7 @@ size_t tui_names_find(const struct tui_names *x, const char *name);
 /* The first name (by bytes) that occurs twice, NULL if none. */
 const char *tui_names_twin(const struct tui_names *x);
 
-/* Flat sinks ---------------------------------------------------------------------------------- */
+/* Flat sinks ----------------------------------------------------------------------------------- */
 
 struct tui_flat {
     struct tu_sink sink;
@@ -62,8 +64,8 @@ struct tui_flat {
     bool sequential; /* bytes come in order; gaps are filled with zeros */
 };
 
-/* Open path and write the head. `at` and `order` (see struct tui_flat) are taken over, on failure
- * too. What no tensor covers is zero. */
+/* Open path and write the head. `at` and `order` (see struct tui_flat) are taken over, on
+ * failure too. What no tensor covers is zero. */
 TU_MUST int tui_flat_new(struct tui_flat **out, const struct tu_format *format, const char *path,
                          size_t n, const struct tu_buf *head, uint64_t *at, size_t *order,
                          uint64_t size, const struct tu_job *job, struct tu_err *err);

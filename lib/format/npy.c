@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* npy.c: .npy arrays: reading, converting, and the format of a file that is one.
  *
- * Big-endian and Fortran-order arrays become little-endian rows on reading; what they were stays in
- * `src` metadata, and writing restores it. Headers are in npy_head.c; archives of arrays in npz.c.
+ * Big-endian and Fortran-order arrays become little-endian rows on reading; what they
+ * were stays in `src` metadata, and writing restores it. Headers are in npy_head.c;
+ * archives of arrays in npz.c.
  *
- * A converted array is written from one buffer: its stored order is not the order of its tensor. */
+ * A converted array is written from one buffer: its stored order is not the order of its
+ * tensor. */
 #include <errno.h>
 #include <pthread.h>
 #include <sys/mman.h>
@@ -56,8 +58,8 @@ void tui_npy_store(const struct tui_npy *h, void *dst, const void *src)
     if (!h->bytes)
         return;
     if (h->fortran) {
-        /* The stored order is the C order of the array with its dimensions turned around, whose
-         * strides in the tensor are the tensor's, turned around too. */
+        /* The stored order is the C order of the array with its dimensions turned around,
+         * whose strides in the tensor are the tensor's, turned around too. */
         uint64_t dim[TU_RANK_MAX];
         int64_t stride[TU_RANK_MAX], step = 1;
         for (unsigned k = 0; k < h->rank; k++) {
@@ -177,7 +179,7 @@ int tui_npy_read(const struct tui_npy_array *a, uint64_t off, void *buf, size_t 
     return code;
 }
 
-/* a file of one array ---------------------------------------------------------------------------- */
+/* a file of one array -------------------------------------------------------------------------- */
 
 struct npy_source {
     struct tu_source base;
@@ -207,7 +209,8 @@ static bool sniff_npy(const char *path, const unsigned char *head, size_t n)
     return n >= 6 && !memcmp(head, "\x93NUMPY", 6);
 }
 
-/* The tensor's name: the file's, without folders and suffix; numpy's own for what has none. */
+/* The tensor's name: the file's, without folders and suffix; numpy's own for what has
+ * none. */
 static char *name_of(struct tu_arena *arena, const char *path, struct tu_err *err)
 {
     const char *base = strrchr(path, '/');
@@ -215,7 +218,7 @@ static char *name_of(struct tu_arena *arena, const char *path, struct tu_err *er
     size_t n = strlen(base);
     if (n > 4 && !strcmp(base + n - 4, ".npy"))
         n -= 4;
-    if (!n || base[0] == '<' || tu_name_check(base, n) < n)
+    if (!n || !strcmp(path, "standard input") || tu_name_check(base, n) < n)
         return tu_arena_text(arena, "arr_0", 5, err);
     return tu_arena_text(arena, base, n, err);
 }

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* npy.h: one .npy array, alone in a file or as a member of an .npz.
  *
- * Source: NumPy Enhancement Proposal 1, and numpy/lib/format.py for the exact bytes of a header. */
+ * Source: NumPy Enhancement Proposal 1, and numpy/lib/format.py for the exact bytes of a
+ * header. */
 #ifndef TENSORUTILS_FORMAT_NPY_H
 #define TENSORUTILS_FORMAT_NPY_H
 
@@ -19,8 +20,9 @@ struct tui_npy {
     uint64_t bytes;
 };
 
-/* Parse the head of an array from the first n bytes of it; n is all there is, or TUI_NPY_HEAD.
- * Errors: TU_EMAGIC, TU_EVERSION, TU_ETRUNC, TU_ELIMIT, TU_EFORMAT, TU_EUNSUP, TU_EDTYPE. */
+/* Parse the head of an array from the first n bytes of it; n is all there is, or
+ * TUI_NPY_HEAD. Errors: TU_EMAGIC, TU_EVERSION, TU_ETRUNC, TU_ELIMIT, TU_EFORMAT,
+ * TU_EUNSUP, TU_EDTYPE. */
 #define TUI_NPY_HEAD ((size_t)12 + 10000)
 TU_MUST int tui_npy_parse_header(struct tui_npy *out, const void *head, size_t n,
                                  uint32_t void_dtype, struct tu_err *err);
@@ -33,23 +35,24 @@ struct tui_npy_array {
     void *map;     /* Fortran order: the file's pages, for a gather that jumps */
     size_t map_len;
 };
-/* Errors: as above, and TU_ETRUNC or TU_EGARBAGE where `size` is not head + data. The message names
- * the file and, where it is not NULL, the member. */
+/* Errors: as above, and TU_ETRUNC or TU_EGARBAGE where `size` is not head + data. The
+ * message names the file and, where it is not NULL, the member. */
 TU_MUST int tui_npy_open(struct tui_npy_array *a, struct tu_in *in, const char *member,
                          uint64_t off, uint64_t size, uint32_t void_dtype, struct tu_err *err);
 void tui_npy_close(struct tui_npy_array *a);
 /* Bytes of the tensor (C order, little-endian). Any thread. */
 TU_MUST int tui_npy_read(const struct tui_npy_array *a, uint64_t off, void *buf, size_t n,
                          struct tu_err *err);
-/* The tensor that the array is; `src` metadata holds what an export needs to restore the bytes, the
- * header's text included when keep_header. */
+/* The tensor that the array is; `src` metadata holds what an export needs to restore the
+ * bytes, the header's text included when keep_header. */
 TU_MUST int tui_npy_tensor(struct tu_tensor *out, struct tu_arena *arena,
                            const struct tui_npy_array *a, const char *name, bool keep_header,
                            struct tu_err *err);
 
-/* Append the header for t, as numpy writes it or as t's `src` metadata asks, and say in *h how the
- * data must be stored. Errors: TU_EDTYPE for a dtype that numpy lacks (raw: bf16 and fp8 as unsigned
- * integers); TU_EMETA where a kept header does not describe t. */
+/* Append the header for t, as numpy writes it or as t's `src` metadata asks, and say in
+ * *h how the data must be stored. Errors: TU_EDTYPE for a dtype that numpy lacks (raw:
+ * bf16 and fp8 as unsigned integers); TU_EMETA where a kept header does not describe t.
+ * */
 TU_MUST int tui_npy_write_header(struct tu_buf *out, struct tui_npy *h, const struct tu_tensor *t,
                                  bool raw, bool keep_header, struct tu_err *err);
 /* True when the stored bytes are the tensor's bytes. */

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* npy_head.c: the header of a .npy array: a Python dict literal, by a tiny grammar.
  *
- * Nothing is evaluated: three keys, a text, a bool and a tuple of integers, in any order. Written as
- * numpy/lib/format.py writes it, or as the array's `src` metadata says it was. */
+ * Nothing is evaluated: three keys, a text, a bool and a tuple of integers, in any order.
+ * Written as numpy/lib/format.py writes it, or as the array's `src` metadata says it was.
+ * */
 #include "kit.h"
 #include "npy.h"
 
@@ -251,12 +252,13 @@ int tui_npy_parse_header(struct tui_npy *out, const void *head, size_t n, uint32
         code = dtype_of(h, void_dtype, err);
     if (!code)
         code = tu_tensor_bytes(h->dtype, h->dim, h->rank, &h->bytes, err);
-    /* One order is both where at most one dimension is not 1; so numpy marks it, and so it stays. */
+    /* One order is both where at most one dimension is not 1; so numpy marks it, and so
+     * it stays. */
     h->head = prefix + len;
     return code;
 }
 
-/* what a tensor remembers ------------------------------------------------------------------------ */
+/* what a tensor remembers ---------------------------------------------------------------------- */
 
 /* descr that numpy would write for this dtype on a little-endian machine. */
 static void usual_descr(const struct tu_dtype *d, char out[8])
@@ -304,7 +306,8 @@ static unsigned digits(uint64_t v)
     return n;
 }
 
-/* The literal, then spaces and a newline to a multiple of 64 with what stands before it. */
+/* The literal, then spaces and a newline to a multiple of 64 with what stands before it.
+ * */
 static int usual_header(struct tu_buf *out, const struct tui_npy *h, struct tu_err *err)
 {
     struct tu_buf b = { 0 };

@@ -2,8 +2,8 @@
 /* safetensors.c: the format of huggingface/safetensors, read and written.
  *
  * File: u64 N, N bytes of JSON, data. Reading applies the rules of the reference library
- * (safetensors/src/tensor.rs); writing gives the bytes that it would write, or, from a kept header,
- * the original bytes. Not for folders of such files: see hf.c. */
+ * (safetensors/src/tensor.rs); writing gives the bytes that it would write, or, from a
+ * kept header, the original bytes. Not for folders of such files: see hf.c. */
 #include <stdlib.h>
 #include "kit.h"
 #include "rows.h"

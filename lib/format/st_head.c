@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* st_head.c: the JSON header of a safetensors file.
  *
- * Its own scanner, because a header may be 100 MB of 100,000s of entries of one fixed shape, whose
- * numbers must stay exact and whose names are compared after unescaping. Where it is stricter than
- * the reference library it says so. Not for other JSON: see core/json.h. */
+ * Its own scanner, because a header may be 100 MB of 100,000s of entries of one fixed
+ * shape, whose numbers must stay exact and whose names are compared after unescaping.
+ * Where it is stricter than the reference library it says so. Not for other JSON: see
+ * core/json.h. */
 #include <stdlib.h>
 #include "st_head.h"
 
@@ -181,7 +182,8 @@ static int number(struct scan *s, uint64_t *out)
     return 0;
 }
 
-/* Pass over any value: entries may hold keys that are not known, which the reference ignores. */
+/* Pass over any value: entries may hold keys that are not known, which the reference
+ * ignores. */
 static int skip_value(struct scan *s)
 {
     char stack[SKIP_DEPTH];
@@ -473,8 +475,8 @@ static int twins(struct scan *s)
     return 0;
 }
 
-/* Bits of the data by dtype and shape; the products are taken as the reference takes them, so a
- * shape that overflows before its zero is refused. */
+/* Bits of the data by dtype and shape; the products are taken as the reference takes
+ * them, so a shape that overflows before its zero is refused. */
 static int bytes_of(struct scan *s, const struct tui_st_entry *e, const char *shown,
                     uint64_t *out)
 {
@@ -495,7 +497,8 @@ static int bytes_of(struct scan *s, const struct tui_st_entry *e, const char *sh
     return 0;
 }
 
-/* Entries lie one after the other without hole or overlap, each as long as its shape says. */
+/* Entries lie one after the other without hole or overlap, each as long as its shape
+ * says. */
 static int tile(struct scan *s, uint64_t *data)
 {
     if (s->count)

@@ -24,9 +24,9 @@ struct tui_st_head {
     uint64_t data; /* bytes of data that the entries cover */
 };
 
-/* Parse text[n] and apply every rule of the reference library to it; texts go to the arena. Nothing is
- * left to release on failure. Errors: TU_EFORMAT, TU_EDTYPE, TU_ENAME, TU_ESIZE, TU_ELIMIT, TU_ENOMEM;
- * offsets count from the file's start. */
+/* Parse text[n] and apply every rule of the reference library to it; texts go to the
+ * arena. Nothing is left to release on failure. Errors: TU_EFORMAT, TU_EDTYPE, TU_ENAME,
+ * TU_ESIZE, TU_ELIMIT, TU_ENOMEM; offsets count from the file's start. */
 TU_MUST int tui_st_parse(struct tui_st_head *out, const char *text, size_t n,
                          struct tu_arena *arena, struct tu_err *err);
 

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* tns.c: the tensor stream as a format like any other.
  *
- * As a source: the tensors and META records of all segments of a file. As a sink: one segment, META
- * first. A seekable output is laid out whole, its payloads may come in any order, and trailers and
- * END are written last; a pipe goes through the ordinary writer. Records of other types are not
- * seen here: filters that must pass them on read the stream itself. */
+ * As a source: the tensors and META records of all segments of a file. As a sink: one
+ * segment, META first. A seekable output is laid out whole, its payloads may come in any
+ * order, and trailers and END are written last; a pipe goes through the ordinary writer.
+ * Records of other types are not seen here: filters that must pass them on read the
+ * stream itself. */
 #include <unistd.h>
 #include "kit.h"
 #include "rows.h"
@@ -106,7 +107,7 @@ static int open_tns(struct tu_source **out, const char *path, const struct tu_op
     return code;
 }
 
-/* sink, seekable --------------------------------------------------------------------------------- */
+/* sink, seekable ------------------------------------------------------------------------------- */
 
 struct placed {
     uint64_t payload; /* offset in the file */
@@ -238,7 +239,7 @@ static void close_sink(struct tu_sink *sink)
     tu_free(s);
 }
 
-/* sink, sequential ------------------------------------------------------------------------------- */
+/* sink, sequential ----------------------------------------------------------------------------- */
 
 static int out_of_order(const struct tns_sink *s, struct tu_err *err)
 {

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* transfer.c: whole files moved between sources, sinks and streams, in windows of a few MiB.
+/* transfer.c: whole files moved between sources, sinks and streams, in windows of a few
+ * MiB.
  *
- * Checksums that a file stores are compared while its bytes pass: nothing is finished, and no END
- * written, behind bytes that were wrong. */
+ * Checksums that a file stores are compared while its bytes pass: nothing is finished,
+ * and no END written, behind bytes that were wrong. */
 #include "kit.h"
 
 #define WINDOW ((size_t)4 << 20)
@@ -291,14 +292,32 @@ static int pour(struct tu_reader *r, const struct tu_record *rec, const struct p
     return code;
 }
 
-int tu_stream_save(struct tu_reader *r, const struct tu_record *rec, const char *path,
-                   const struct tu_format *format, const struct tu_save *what, bool durable,
-                   const struct tu_job *job, struct tu_err *err)
+bool tu_stream_announced(struct tu_in *in)
 {
+    static const char topic[] = "contents";
+    enum { TYPE = 10, NAME_LEN = 24, NWORDS = 26, NAME = 64, LEN = sizeof topic - 1 };
+    unsigned char head[NAME + LEN];
+    size_t got;
+    return !tu_in_peek(in, head, sizeof head, &got, NULL) && got == sizeof head &&
+           !memcmp(head, TU_STREAM_MAGIC, 8) && tu_le16(head + TYPE) == TU_REC_META &&
+           tu_le16(head + NAME_LEN) == LEN && !head[NWORDS] && !memcmp(head + NAME, topic, LEN);
+}
+
+int tu_stream_save(struct tu_in *in, const char *path, const struct tu_format *format,
+                   const struct tu_save *what, bool durable, const struct tu_job *job,
+                   struct tu_err *err)
+{
+    struct tu_reader *r = NULL;
+    const struct tu_record *rec = NULL;
+    int code = tu_reader_new(&r, in, 0, job ? job->pool : NULL, err);
+    if (code)
+        return code;
     struct promise p = { .file = tu_reader_name(r), .arena = tu_arena_new(err) };
     struct tu_save all = *what;
     struct tu_sink *sink = NULL;
-    int code = p.arena ? read_contents(&p, rec, err) : TU_ENOMEM;
+    code = p.arena ? tu_reader_next(r, &rec, err) : TU_ENOMEM;
+    if (!code)
+        code = read_contents(&p, rec, err);
     while (!code && !(code = tu_reader_next(r, &rec, err)) && rec && rec->type == TU_REC_META)
         code = keep_meta(&p, rec, err);
     all.n = p.n;

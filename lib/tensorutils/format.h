@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* format.h: foreign tensor files, read and written through one face.
  *
- * A format is a row of tu_formats. A *source* is an open file of any format: a list of tensors with
- * random access to their C-order bytes. A *sink* is a file being written whose tensors are all
- * declared before the first byte, and whose bytes may then come in any order, from any thread.
- * So every reader (tns-import, tns-ls, tns-diff, shard-ckpt, quantize) and every writer
- * (tns-export, shard-ckpt) works on all of them, the tensor stream included.
+ * A format is a row of tu_formats. A *source* is an open file of any format: a list of
+ * tensors with random access to their C-order bytes. A *sink* is a file being written
+ * whose tensors are all declared before the first byte, and whose bytes may then come in
+ * any order, from any thread. So every reader (tns-import, tns-ls, tns-diff, shard-ckpt,
+ * quantize) and every writer (tns-export, shard-ckpt) works on all of them, the tensor
+ * stream included.
  *
  * May change before 1.0, except for struct tu_tensor and the stream. */
 #ifndef TENSORUTILS_FORMAT_H
@@ -28,9 +29,9 @@ struct tu_open {
     bool no_crc;        /* do not verify the checksums that the format stores */
     bool strict;        /* torch: refuse globals outside the known list */
     uint32_t void_dtype;/* npy: meaning of V1, V2; TU_DTYPE_NONE refuses */
-    const char *folder; /* where to spool a pipe; NULL: the current folder */
-    struct tu_in *in;   /* filled by tu_source_open for the format's `open`: the file at path, seekable
-                         * (a pipe is spooled before), borrowed; NULL for folders */
+    const char *folder; /* where to spool a pipe; NULL: /tmp */
+    struct tu_in *in;   /* to tu_source_open: the file, if it is open already (taken over); to a
+                         * format's `open`: the file, seekable, borrowed; NULL for folders */
 };
 
 /* A META record that belongs to a source or sink: topic and canonical JSON object. */
@@ -60,11 +61,11 @@ struct tu_source {
     const struct tu_tensor *tensor; /* [n] in the file's order */
     size_t metas;
     const struct tu_meta *meta;     /* [metas] */
-    /* Where tensor i's C-order bytes lie in one piece: the file and the offset; NULL if nowhere
-     * (views, compressed members). Lets a mover read or map without a copy. */
+    /* Where tensor i's C-order bytes lie in one piece: the file and the offset; NULL if
+     * nowhere (views, compressed members). Lets a mover read or map without a copy. */
     const struct tu_extent *extent; /* [n] or NULL */
-    const uint64_t *crc;            /* [n] CRC-32 of tensor i's bytes if the file stores just that,
-                                     * else TU_CRC_NONE; NULL: for no tensor. Checked while copying */
+    const uint64_t *crc;            /* [n] CRC-32 of tensor i's bytes if the file stores just
+                                     * that, else TU_CRC_NONE; NULL: for no tensor */
     struct tu_pickle *pickle;       /* torch: the object, else NULL */
     uint64_t referenced, stored;    /* bytes of tensors, bytes of the file */
     /* Kept by the front, not by the format: */
@@ -96,7 +97,8 @@ struct tu_save {
 };
 
 struct tu_sink_ops {
-    /* Bytes at `off` of tensor i's C-order data. Any thread, any order, each byte once. */
+    /* Bytes at `off` of tensor i's C-order data. Any thread, any order, each byte once.
+     * */
     int (*write)(struct tu_sink *s, size_t i, uint64_t off, const void *p, size_t n,
                  struct tu_err *err);
     /* All bytes are there: checksums, directories, fsync when durable, rename. */
@@ -130,15 +132,17 @@ struct tu_format {
     const char *help;   /* one line */
     const char *suffix; /* space-separated, for --to by file name: ".safetensors" */
     unsigned flags;
-    /* Does a file that begins with head[n] (n ≤ 4096, less only for shorter files) look like this
-     * format? path is for formats that are folders. */
+    /* Does a file that begins with head[n] (n ≤ 4096, less only for shorter files) look
+     * like this format? path is for formats that are folders. */
     bool (*sniff)(const char *path, const unsigned char *head, size_t n);
-    /* Index the file how->in (a folder: path). Called by tu_source_open alone, which fills the
-     * front's members afterwards. The op must leave nothing behind on failure. */
+    /* Index the file how->in (a folder: path). Called by tu_source_open alone, which
+     * fills the front's members afterwards. The op must leave nothing behind on failure.
+     * */
     int (*open)(struct tu_source **out, const char *path, const struct tu_open *how,
                 const struct tu_job *job, struct tu_err *err);
-    /* Lay the file out and prepare to write under a temporary name. `sequential` outputs ("-") work
-     * only where the format can be written front to back; then bytes must come in order. */
+    /* Lay the file out and prepare to write under a temporary name. `sequential` outputs
+     * ("-") work only where the format can be written front to back; then bytes must come
+     * in order. */
     int (*save)(struct tu_sink **out, const char *path, const struct tu_save *what,
                 const struct tu_job *job, struct tu_err *err);
     /* The dtype is representable; NULL: every dtype is. */
@@ -162,13 +166,13 @@ TU_API TU_MUST int tu_source_read(struct tu_source *s, size_t i, uint64_t off, v
                                   struct tu_err *err);
 TU_API TU_MUST int tu_source_verify(struct tu_source *s, size_t i, struct tu_pool *pool,
                                     struct tu_err *err);
-/* Index of the first tensor with this name (sorted names, built on first use; not for threads before
- * the first call has returned); SIZE_MAX if none. */
+/* Index of the first tensor with this name (sorted names, built on first use; not for
+ * threads before the first call has returned); SIZE_MAX if none. */
 TU_API size_t tu_source_find(struct tu_source *s, const char *name);
-/* See a source whose tensors come in pieces (`shard`, `flat`) as one of whole tensors: each stands
- * where its first piece stood, replicas count once, pieces must tile. Takes `in` over, on failure too;
- * gives `in` itself back where nothing is in pieces. Errors: TU_EINCOMPLETE, TU_ESHARD, TU_EUNSUP for
- * sums that are pending. */
+/* See a source whose tensors come in pieces (`shard`, `flat`) as one of whole tensors:
+ * each stands where its first piece stood, replicas count once, pieces must tile. Takes
+ * `in` over, on failure too; gives `in` itself back where nothing is in pieces. Errors:
+ * TU_EINCOMPLETE, TU_ESHARD, TU_EUNSUP for sums that are pending. */
 TU_API TU_MUST int tu_source_join(struct tu_source **out, struct tu_source *in, struct tu_err *err);
 
 TU_API TU_MUST int tu_sink_open(struct tu_sink **out, const char *path,
@@ -176,38 +180,41 @@ TU_API TU_MUST int tu_sink_open(struct tu_sink **out, const char *path,
                                 const struct tu_job *job, struct tu_err *err);
 TU_API TU_MUST int tu_sink_write(struct tu_sink *s, size_t i, uint64_t off, const void *p,
                                  size_t n, struct tu_err *err);
-/* TU_EBUG if bytes of a tensor are missing where the sink counts them. Frees on success and failure. */
+/* TU_EBUG if bytes of a tensor are missing where the sink counts them. Frees on success
+ * and failure. */
 TU_API TU_MUST int tu_sink_finish(struct tu_sink *s, bool durable, struct tu_err *err);
 TU_API void tu_sink_abort(struct tu_sink *s); /* NULL allowed */
-/* Copy tensor i of a source to tensor j of a sink, window by window; stored checksums are compared
- * on the way (TU_EPCRC). job's progress counts from *done bytes to `total`, and *done moves on. */
+/* Copy tensor i of a source to tensor j of a sink, window by window; stored checksums are
+ * compared on the way (TU_EPCRC). job's progress counts from *done bytes to `total`, and
+ * *done moves on. */
 TU_API TU_MUST int tu_source_copy(struct tu_source *s, size_t i, struct tu_sink *to, size_t j,
                                   uint64_t *done, uint64_t total, const struct tu_job *job,
                                   struct tu_err *err);
 
-/* Whole files ------------------------------------------------------------------------------------ */
+/* Whole files ---------------------------------------------------------------------------------- */
 
-/* Write a source as one segment of a stream: META contents if asked, META, tensors, END. Stored
- * checksums are verified on the way, before END. */
+/* Write a source as one segment of a stream: META contents if asked, META, tensors, END.
+ * Stored checksums are verified on the way, before END. */
 TU_API TU_MUST int tu_source_write(struct tu_source *s, struct tu_writer *w, bool contents,
                                    const struct tu_job *job, struct tu_err *err);
-/* Write a source as a file: tensors and META are the source's, the rest of `what` is followed. */
+/* Write a source as a file: tensors and META are the source's, the rest of `what` is
+ * followed. */
 TU_API TU_MUST int tu_source_save(struct tu_source *s, const char *path,
                                   const struct tu_format *format, const struct tu_save *what,
                                   bool durable, const struct tu_job *job, struct tu_err *err);
-/* The same from a stream that passes by once: META contents opens it, so that the file can be laid
- * out before the tensors come; only for formats with TU_FORMAT_NAMED. Takes r over, which has given
- * the contents as its first record *rec. Errors: TU_EMETA where a record is not what contents say,
- * TU_EINCOMPLETE, TU_EUNSUP for pieces. */
-TU_API TU_MUST int tu_stream_save(struct tu_reader *r, const struct tu_record *rec,
-                                  const char *path, const struct tu_format *format,
-                                  const struct tu_save *what, bool durable,
-                                  const struct tu_job *job, struct tu_err *err);
+/* Does META contents open this stream? Looks without taking bytes. */
+TU_API bool tu_stream_announced(struct tu_in *in);
+/* Write such a stream, which passes by once, as a file that is laid out before the
+ * tensors come; only for formats with TU_FORMAT_NAMED. Takes `in` over. Errors: TU_EMETA
+ * where a record is not what the contents say, TU_EINCOMPLETE, TU_EUNSUP for pieces. */
+TU_API TU_MUST int tu_stream_save(struct tu_in *in, const char *path,
+                                  const struct tu_format *format, const struct tu_save *what,
+                                  bool durable, const struct tu_job *job, struct tu_err *err);
 
-/* Comparison ------------------------------------------------------------------------------------- */
+/* Comparison ----------------------------------------------------------------------------------- */
 
-/* Pair the tensors of two sources by name, the k-th of a name with the k-th: to[a->n] gets the partner
- * in b, from[b->n] that in a, SIZE_MAX where there is none. */
+/* Pair the tensors of two sources by name, the k-th of a name with the k-th: to[a->n]
+ * gets the partner in b, from[b->n] that in a, SIZE_MAX where there is none. */
 TU_API TU_MUST int tu_source_match(const struct tu_source *a, const struct tu_source *b, size_t *to,
                                    size_t *from, struct tu_err *err);
 
@@ -218,14 +225,14 @@ struct tu_difference {
     struct tu_compare values; /* of block formats: n and differ count blocks */
 };
 
-/* Compare tensor i of a with tensor j of b, which have as many elements: bytes first, values where
- * bytes or dtypes differ. tol NULL: only equal bytes pass, values are for the report. Stored checksums
- * are verified on the way. */
+/* Compare tensor i of a with tensor j of b, which have as many elements: bytes first,
+ * values where bytes or dtypes differ. tol NULL: only equal bytes pass, values are for
+ * the report. Stored checksums are verified on the way. */
 TU_API TU_MUST int tu_source_compare(struct tu_difference *out, struct tu_source *a, size_t i,
                                      struct tu_source *b, size_t j, const struct tu_tolerance *tol,
                                      const struct tu_job *job, struct tu_err *err);
 
-/* zip: STORED archives with aligned data; the container of torch and npz ------------------------ */
+/* zip: STORED archives with aligned data; the container of torch and npz ----------------------- */
 
 struct tu_zip;
 struct tu_zip_entry {
@@ -236,15 +243,17 @@ struct tu_zip_entry {
     uint32_t crc;
     uint16_t method;  /* 0 stored, 8 deflate */
 };
-/* Read the central directory; local headers are compared with it (TU_EFORMAT on disagreement).
- * Looks at bytes base … base+size-1 of `in` (size 0: to the end), borrowed. */
+/* Read the central directory; local headers are compared with it (TU_EFORMAT on
+ * disagreement). Looks at bytes base … base+size-1 of `in` (size 0: to the end),
+ * borrowed. */
 TU_API TU_MUST int tu_zip_open(struct tu_zip **out, struct tu_in *in, uint64_t base, uint64_t size,
                                struct tu_err *err);
 TU_API void tu_zip_close(struct tu_zip *z);
 TU_API size_t tu_zip_count(const struct tu_zip *z);
 TU_API const struct tu_zip_entry *tu_zip_entry(const struct tu_zip *z, size_t i);
 TU_API size_t tu_zip_find(const struct tu_zip *z, const char *name); /* SIZE_MAX: none */
-/* Whole entry into memory (tu_free), inflated, at most max bytes; the CRC is checked if `verify`. */
+/* Whole entry into memory (tu_free), inflated, at most max bytes; the CRC is checked if
+ * `verify`. */
 TU_API TU_MUST int tu_zip_load(struct tu_zip *z, size_t i, size_t max, bool verify, void **data,
                                size_t *n, struct tu_err *err);
 /* Inflate entry i into a file for random access (never more than the declared size). */
@@ -257,13 +266,14 @@ struct tu_zip_plan {
     uint64_t offset; /* filled by tu_zip_layout: where the data goes */
     uint32_t crc;    /* filled before tu_zip_finish */
 };
-/* flags as torch writes them: data descriptors, ZIP64 end record, 'FB' padding extra to align. */
+/* flags as torch writes them: data descriptors, ZIP64 end record, 'FB' padding extra to
+ * align. */
 TU_API TU_MUST int tu_zip_layout(struct tu_zip_plan *e, size_t n, unsigned align, uint64_t *size,
                                  struct tu_err *err);
 TU_API TU_MUST int tu_zip_finish(struct tu_out *out, const struct tu_zip_plan *e, size_t n,
                                  unsigned align, struct tu_err *err);
 
-/* pickle: a symbolic machine that runs nothing -------------------------------------------------- */
+/* pickle: a symbolic machine that runs nothing ------------------------------------------------- */
 
 enum tu_pkind {
     TU_P_NONE, TU_P_BOOL, TU_P_INT, TU_P_BIGINT, TU_P_REAL, TU_P_TEXT, TU_P_BYTES,
@@ -274,7 +284,8 @@ enum tu_pkind {
     TU_P_TENSOR,  /* writing only: integer = number of the tensor */
 };
 
-/* Parts of a TU_P_CALL: n is as long as needed, and parts that the object lacks are NULL. */
+/* Parts of a TU_P_CALL: n is as long as needed, and parts that the object lacks are NULL.
+ * */
 enum tu_pcall {
     TU_P_CALLABLE,
     TU_P_ARGS,     /* TUPLE */
@@ -284,8 +295,9 @@ enum tu_pcall {
     TU_P_KEYWORDS, /* DICT of keyword arguments of NEWOBJ_EX */
 };
 
-/* A node. Graphs may share and contain cycles: walk with `mark`. Pure calls are already done:
- * OrderedDict(), set(), frozenset() and _codecs.encode are DICT, SET, FROZENSET and BYTES. */
+/* A node. Graphs may share and contain cycles: walk with `mark`. Pure calls are already
+ * done: OrderedDict(), set(), frozenset() and _codecs.encode are DICT, SET, FROZENSET and
+ * BYTES. */
 struct tu_pnode {
     enum tu_pkind kind;
     bool newobj;              /* TU_P_CALL by NEWOBJ */
@@ -309,29 +321,31 @@ struct tu_pickle_limits {
     uint64_t digits; /* bytes of one LONG (1 KiB) */
 };
 
-/* Interpret one pickle of data[n]; *used is where it ends (trailing bytes are the caller's to judge).
- * Errors: TU_EFORMAT with offset and opcode name, TU_ELIMIT, TU_EUNSUP for refused opcodes. */
+/* Interpret one pickle of data[n]; *used is where it ends (trailing bytes are the
+ * caller's to judge). Errors: TU_EFORMAT with offset and opcode name, TU_ELIMIT,
+ * TU_EUNSUP for refused opcodes. */
 TU_API TU_MUST int tu_pickle_read(struct tu_pickle **out, const void *data, size_t n,
                                   const struct tu_pickle_limits *limits, size_t *used,
                                   struct tu_err *err);
 TU_API void tu_pickle_free(struct tu_pickle *p);
 TU_API struct tu_pnode *tu_pickle_root(const struct tu_pickle *p);
 TU_API struct tu_arena *tu_pickle_arena(struct tu_pickle *p);
-/* Every GLOBAL in order of appearance, for --globals; known says it is in the list of honest ones. */
+/* Every GLOBAL in order of appearance, for --globals; known says it is in the list of
+ * honest ones. */
 struct tu_pglobal {
     const char *name; /* "module name" */
     uint64_t offset;
     bool known;
 };
 TU_API size_t tu_pickle_globals(const struct tu_pickle *p, const struct tu_pglobal **list);
-/* Value of a text key in a DICT, or an attribute of an object with a dict state (Namespace);
- * NULL if absent, or if node is NULL. */
+/* Value of a text key in a DICT, or an attribute of an object with a dict state
+ * (Namespace); NULL if absent, or if node is NULL. */
 TU_API struct tu_pnode *tu_pnode_get(const struct tu_pnode *node, const char *key);
 /* Number of the tensor of a torch source that this node became, SIZE_MAX if none. */
 TU_API size_t tu_pnode_number(const struct tu_pnode *node);
 
-/* Builders for writing, in an arena. Each gives NULL when memory is out, and tu_pnode_add and _set
- * pass a NULL on as TU_ENOMEM, so that calls nest. */
+/* Builders for writing, in an arena. Each gives NULL when memory is out, and tu_pnode_add
+ * and _set pass a NULL on as TU_ENOMEM, so that calls nest. */
 TU_API TU_MUST struct tu_pnode *tu_pnode_new(struct tu_arena *a, enum tu_pkind kind, size_t n,
                                              struct tu_err *err);
 TU_API TU_MUST struct tu_pnode *tu_pnode_text(struct tu_arena *a, const char *s,
@@ -355,15 +369,15 @@ TU_API TU_MUST int tu_pnode_add(struct tu_arena *a, struct tu_pnode *to, struct 
 /* Add a pair with a text key to a DICT. */
 TU_API TU_MUST int tu_pnode_set(struct tu_arena *a, struct tu_pnode *dict, const char *key,
                                 struct tu_pnode *value, struct tu_err *err);
-/* Protocol 2, as torch.save writes it; TENSOR leaves become _rebuild_tensor_v2/_v3 with storages
- * numbered in order of first use. */
+/* Protocol 2, as torch.save writes it; TENSOR leaves become _rebuild_tensor_v2/_v3 with
+ * storages numbered in order of first use. */
 TU_API TU_MUST int tu_pickle_write(struct tu_buf *out, const struct tu_pnode *root,
                                    const struct tu_tensor *tensor, size_t n, struct tu_err *err);
 
-/* hf: the sharded index ------------------------------------------------------------------------- */
+/* hf: the sharded index ------------------------------------------------------------------------ */
 
-/* Split sizes[n] into files of at most `max` bytes as huggingface_hub does; file[i] gets the number
- * of tensor i's file, the return value is the number of files. */
+/* Split sizes[n] into files of at most `max` bytes as huggingface_hub does; file[i] gets
+ * the number of tensor i's file, the return value is the number of files. */
 TU_API size_t tu_hf_shards(const uint64_t *bytes, size_t n, uint64_t max, uint32_t *file);
 
 TU_END

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* compare.h: how far two arrays of numbers are apart, in pieces of any size.
  *
- * b is the reference. Two NaN are the same value, two infinities of one sign too; a NaN or an
- * infinity against anything else is outside of every tolerance. The parts of a complex number are
- * compared as two values. Sums are taken in double over runs of 1024 values, so the same pieces
- * give the same figures. */
+ * b is the reference. Two NaN are the same value, two infinities of one sign too; a NaN
+ * or an infinity against anything else is outside of every tolerance. The parts of a
+ * complex number are compared as two values. Sums are taken in double over runs of 1024
+ * values, so the same pieces give the same figures. */
 #ifndef TENSORUTILS_CORE_COMPARE_H
 #define TENSORUTILS_CORE_COMPARE_H
 
@@ -16,8 +16,9 @@
 
 TU_BEGIN
 
-/* A pair passes if |a-b| ≤ atol + rtol·|b|, or if both are of one dtype and at most ulp steps apart
- * (representable values for floats, ones for integers). All zero: the values must be equal. */
+/* A pair passes if |a-b| ≤ atol + rtol·|b|, or if both are of one dtype and at most ulp
+ * steps apart (representable values for floats, ones for integers). All zero: the values
+ * must be equal. */
 struct tu_tolerance {
     double rtol, atol;
     uint64_t ulp;
@@ -35,8 +36,9 @@ struct tu_compare {
     double aa, bb, ab, dd; /* sums of a², b², a·b and (a-b)² over finite pairs */
 };
 
-/* {0} is a comparison of nothing. Add n elements of a and b, of which the first is element `first` of
- * the tensors. Errors: TU_EDTYPE for block formats and for complex against real. */
+/* {0} is a comparison of nothing. Add n elements of a and b, of which the first is
+ * element `first` of the tensors. Errors: TU_EDTYPE for block formats and for complex
+ * against real. */
 TU_API TU_MUST int tu_compare_add(struct tu_compare *c, const struct tu_tolerance *tol,
                                   uint32_t dtype_a, const void *a, uint32_t dtype_b,
                                   const void *b, size_t n, uint64_t first, struct tu_err *err);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests of comparing sources: names paired, bytes first, values where they differ, the same figures
- * for any number of threads. */
+/* Tests of comparing sources: names paired, bytes first, values where they differ, the
+ * same figures for any number of threads. */
 #include "fix.h"
 
 static const uint64_t big[] = { 700000 };
@@ -49,7 +49,8 @@ static void test_values(void)
     struct tu_err err = { 0 };
     ok(!tu_source_compare(&d, a, 0, a, 0, NULL, NULL, &err) && d.bytes_equal &&
            d.values.n == big[0] && !d.values.differ, "a tensor equals itself");
-    ok(!tu_source_compare(&d, a, 0, b, 0, NULL, NULL, &err) && !d.bytes_equal && d.valued, "differs");
+    ok(!tu_source_compare(&d, a, 0, b, 0, NULL, NULL, &err) && !d.bytes_equal &&
+           d.valued, "differs");
     eq_u64(d.values.differ, 2, "in two values; zeros are equal");
     eq_u64(d.values.worst, 600001, "the worst named");
     const struct tu_tolerance tol = { .atol = 0.75 };

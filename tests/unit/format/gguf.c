@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests of GGUF: files built field by field here, the hostile rows, every value type and block format
- * there and back, split sets. */
+/* Tests of GGUF: files built field by field here, the hostile rows, every value type and
+ * block format there and back, split sets. */
 #include "fix.h"
 
 #define FORMAT (tu_format_find("gguf"))

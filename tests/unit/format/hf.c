@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests of Hugging Face folders: the grouping of huggingface_hub, the index, hub caches of links,
- * every way in which index and shards may disagree. */
+/* Tests of Hugging Face folders: the grouping of huggingface_hub, the index, hub caches
+ * of links, every way in which index and shards may disagree. */
 #include "fix.h"
 
 #define FORMAT (tu_format_find("hf"))

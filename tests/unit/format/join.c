@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests of joining pieces: columns, rows, flat ranges, replicas, open dimensions, packed elements,
- * and what must be refused. */
+/* Tests of joining pieces: columns, rows, flat ranges, replicas, open dimensions, packed
+ * elements, and what must be refused. */
 #include "fix.h"
 
 static struct tu_tensor part(const char *name, uint32_t dtype, unsigned rank,

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests of npy: the bytes of numpy's own header, each rule of the little grammar, byte and array
- * orders there and back. */
+/* Tests of npy: the bytes of numpy's own header, each rule of the little grammar, byte
+ * and array orders there and back. */
 #include "fix.h"
 
 #define FORMAT (tu_format_find("npy"))
@@ -214,7 +214,8 @@ static void test_orders(void)
              "\0\0\x80\x3f\0\0\0\x40", 8), "the halves of a complex number are swapped alone");
     ok(restores(path, true, NULL), "and back");
 
-    /* Order 3-D: element (i,j,k) of shape (2,3,4) is i+10j+100k, stored with i fastest. */
+    /* Order 3-D: element (i,j,k) of shape (2,3,4) is i+10j+100k, stored with i fastest.
+     * */
     path = make("{'fortran_order': True, 'descr': '|u1', 'shape': (2L, 3L, 4L)}", 24);
     file = fix_read(path, &n);
     unsigned char want[24];
@@ -232,7 +233,8 @@ static void test_orders(void)
     ok(restores(path, true, NULL), "and back");
 }
 
-/* Headers as numpy writes them, from (descr, order, shape); what is not kept must be made again. */
+/* Headers as numpy writes them, from (descr, order, shape); what is not kept must be made
+ * again. */
 static void test_usual(void)
 {
     static const struct {
@@ -245,7 +247,8 @@ static void test_usual(void)
         { "{'descr': '<i8', 'fortran_order': False, 'shape': (0, 4), }", 118, 0 },
         { "{'descr': '<c16', 'fortran_order': False, 'shape': (1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1)"
           ", }", 118, 16 },
-        /* Prefix, 97 of dict, 20 of growth and the newline are 128: numpy then adds 64 more. */
+        /* Prefix, 97 of dict, 20 of growth and the newline are 128: numpy then adds 64
+         * more. */
         { "{'descr': '<f4', 'fortran_order': False, 'shape': (1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 0, "
           "123456), }", 182, 0 },
     };
@@ -270,7 +273,8 @@ static void test_void(void)
     struct tu_open how = { .void_dtype = TU_BF16 };
     const char *path = make("{'descr': '<V2', 'fortran_order': False, 'shape': (2,), }", 4);
     ok(holds(path, &how, TU_BF16,
-             "{\"src\":{\"descr\":\"<V2\",\"format\":\"npy\",\"fortran_order\":false}}", "\0\0\0\0", 4),
+             "{\"src\":{\"descr\":\"<V2\",\"format\":\"npy\",\"fortran_order\":false}}",
+             "\0\0\0\0", 4),
        "V2 is bf16 when asked");
     ok(restores(path, true, &how), "and V2 again");
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests of the tensor stream as a format: the bytes of the specification's example 1, out of order
- * and in order, and every dtype through both kinds of sink. */
+/* Tests of the tensor stream as a format: the bytes of the specification's example 1, out
+ * of order and in order, and every dtype through both kinds of sink. */
 #include <fcntl.h>
 #include <sys/wait.h>
 #include "fix.h"

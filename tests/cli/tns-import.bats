@@ -1,0 +1,95 @@
+# SPDX-License-Identifier: Apache-2.0
+# tns-import and tns-export on files by the real producers; lib's tests prove the bytes.
+# shellcheck disable=SC2002 # pipes are what is tested
+load helper
+
+prepare() { data=$ROOT/tests/data; }
+
+@test "each file of several is a segment, named after itself" {
+    tns-import "$data/npy/le_f32.npy" "$data/npy/be_f32.npy" >x.tns
+    tns-ls --json x.tns | grep -c '"segment":1.*"name":"be_f32"' | diff - <(echo 1)
+    tns-check x.tns
+}
+
+@test "files, pipes and redirections import the same" {
+    tns-import "$data/gguf/blocks.gguf" >want
+    tns-import <"$data/gguf/blocks.gguf" | cmp want -
+    cat "$data/gguf/blocks.gguf" | tns-import | cmp want -
+    cat "$data/npy/fortran_be.npy" | tns-import | tns-ls | grep ' arr_0$'
+}
+
+@test "--keep-header: every byte comes back" {
+    for file in "$data"/npy/fortran_be.npy "$data"/npy/pad16.npy "$data"/safetensors/metadata*.safetensors; do
+        [ -e "$file" ] || continue
+        tns-import --keep-header "$file" | tns-export --keep-header -o "copy.${file##*.}"
+        cmp "$file" "copy.${file##*.}"
+    done
+}
+
+@test "without --keep-header big-endian and Fortran order come back as well" {
+    for name in be_f64 fortran fortran_be le_c128; do
+        tns-import "$data/npy/$name.npy" | tns-export -o copy.npy
+        cmp "$data/npy/$name.npy" copy.npy
+    done
+}
+
+@test "raw elements need --void" {
+    run -3 tns-import "$data/npy/void_bf16.npy"
+    assert_output --partial -- '--void=bf16'
+    tns-import --void bf16 "$data/npy/void_bf16.npy" | tns-ls | grep '^bf16'
+    tns-gen w:dtype=bf16 --shape 2 >w.tns
+    run -3 tns-export w.tns -o w.npy
+    assert_output --partial -- '--npy-raw'
+    tns-export --npy-raw w.tns -o w.npy
+    tns-import w.npy | tns-ls | grep '^u16'
+    only_files w.tns w.npy
+}
+
+@test "a failing file leaves no end" {
+    head -c 100 "$data/npy/le_f32.npy" >bad.npy
+    run -3 --separate-stderr bash -c "tns-import $data/npy/le_f32.npy bad.npy >out.tns"
+    # shellcheck disable=SC2154 # set by run
+    [[ $stderr == "tns-import: bad.npy: "* ]]
+    run -3 tns-check out.tns
+    run ends out.tns
+    assert_failure
+}
+
+@test "objects, other byte orders and strangers are refused by name" {
+    run -3 tns-import "$data/npy/refuse_object.npy"
+    assert_output --partial "pickled objects"
+    run -3 tns-import "$data/gguf/refuse_big_endian.gguf"
+    assert_output --partial "big-endian"
+    echo x | gzip >x.gz
+    run -3 tns-import x.gz
+    assert_output --partial "gzip"
+    : >empty
+    run -3 tns-import empty
+    assert_output --partial "empty"
+    run -2 tns-import --keep-header "$data/gguf/plain.gguf"
+}
+
+@test "--from and --list=formats" {
+    run -3 tns-import --from npy "$data/gguf/plain.gguf"
+    run -2 tns-import --from nonsense x
+    run -0 tns-import --list=formats
+    assert_line --regexp $'^safetensors\t'
+}
+
+@test "a folder of shards, by folder and by index" {
+    tns-import "$data/hf/llama_sharded" >a.tns
+    tns-import "$data/hf/llama_sharded/model.safetensors.index.json" | cmp a.tns -
+    tns-diff "$data/hf/llama_sharded" a.tns
+}
+
+@test "-j changes nothing" {
+    tns-gen a b --shape 300,1000 | tns-export -j1 -o a.safetensors
+    for j in 1 7; do
+        tns-import -j$j a.safetensors | sha256sum
+    done | uniq | wc -l | diff - <(echo 1)
+}
+
+@test "--report says what was read" {
+    tns-import --report r.json "$data/npy/le_f32.npy" >/dev/null
+    grep -F '"format":"npy","tensors":1,"bytes":24,"stored_bytes":152' r.json
+}
