@@ -9,7 +9,8 @@
 #include "single.h"
 
 const struct tu_layout_key tui_no_keys[] = {{NULL, NULL}};
-const struct tu_meta tui_pt_meta = {"safetensors", "{\"metadata\":{\"format\":\"pt\"}}", 30};
+#define PT "{\"metadata\":{\"format\":\"pt\"}}"
+const struct tu_meta tui_pt_meta = {"safetensors", PT, sizeof PT - 1};
 
 /* Model and canonical map from config.json among the side files, or from the tensors' names. */
 int tui_know_model(struct tu_ckpt *c, const struct tu_shard_opts *o, struct tu_err *err)
