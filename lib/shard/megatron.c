@@ -319,7 +319,8 @@ static int count_layers(struct tu_ckpt *c, struct tu_err *err)
     return 0;
 }
 
-/* The true vocabulary is not in the files: from the option, from hf/config.json, or left padded. */
+/* The true vocabulary: from the option, from hf/config.json, from the arguments of newer saves, or left
+ * padded. */
 static int know_vocab(struct tu_ckpt *c, const struct tui_megatron *g, const struct tu_shard_opts *o,
                       const struct tu_job *job, struct tu_err *err)
 {
@@ -339,6 +340,8 @@ static int know_vocab(struct tu_ckpt *c, const struct tui_megatron *g, const str
         c->model = hf;
         c->model.tied = tied;
     }
+    if (!c->model.vocab)
+        c->model.vocab = g->vocab;
     if (o->vocab)
         c->model.vocab = o->vocab;
     if (o->untied)
@@ -370,7 +373,7 @@ static int add_rank(struct tu_ckpt *c, uint32_t f, struct tu_err *err)
 static int megatron_open(struct tu_ckpt *c, const struct tu_spec *spec, const struct tu_shard_opts *o,
                          const struct tu_job *job, struct tu_err *err)
 {
-    struct tui_megatron g = {1, 1, 1, 1, 0};
+    struct tui_megatron g = {1, 1, 1, 1, 0, 0};
     char *folder = NULL;
     int rc = rank_folder(c, tu_spec_get(spec, "iteration"), &folder, err);
     if (!rc)

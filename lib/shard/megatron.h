@@ -9,7 +9,7 @@
 
 struct tui_megatron {
     uint32_t tp, pp, vpp, ep;
-    uint64_t padded_vocab;
+    uint64_t padded_vocab, vocab; /* 0: not said */
 };
 
 /* From the `args` Namespace of a rank file; args NULL leaves everything as it is. */

@@ -87,6 +87,9 @@ int tui_args_read(const struct tu_pnode *args, struct tui_megatron *out, struct 
     if (!rc)
         rc = mesh_size(args, "expert_model_parallel_size", &out->ep, err);
     out->padded_vocab = get_u64(args, "padded_vocab_size", 0);
+    out->vocab = get_u64(args, "vocab_size", 0);
+    if (out->vocab > out->padded_vocab)
+        out->vocab = 0;
     for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
         *(uint64_t *)(void *)((char *)m + numbers[i].offset) = get_u64(args, numbers[i].name, 0);
     m->kv_heads = get_bool(args, "group_query_attention", false) ? get_u64(args, "num_query_groups", 0)
@@ -106,7 +109,7 @@ int tui_args_read(const struct tu_pnode *args, struct tui_megatron *out, struct 
     m->rope_fraction = get_real(args, "rotary_percent", 1);
     if (m->rope_fraction == 1.0 || m->learned_positions)
         m->rope_fraction = 0;
-    m->norm_eps = get_real(args, "norm_epsilon", get_real(args, "layernorm_epsilon", 1e-5));
+    m->norm_eps = get_real(args, "layernorm_epsilon", get_real(args, "norm_epsilon", 1e-5));
     if (!rc && (!m->layers || !m->heads || !m->kv_heads || m->heads % m->kv_heads))
         rc = tu_fail(err, TU_EFORMAT, "args: %llu layers, %llu heads, %llu query groups",
                      (unsigned long long)m->layers, (unsigned long long)m->heads,
@@ -175,7 +178,9 @@ static void set_model(struct maker *k, const struct tu_model *m)
         set_real(k, "rotary_percent", m->rope_fraction != 0.0 ? m->rope_fraction : 1);
         set_bool(k, "use_rope_scaling", m->rope_scaled);
     }
+    set_real(k, "layernorm_epsilon", m->norm_eps); /* core 0.16; norm_epsilon before and after */
     set_real(k, "norm_epsilon", m->norm_eps);
+    set_bool(k, "moe_shared_expert_gate", m->shared_ffn != 0);
 }
 
 int tui_args_make(struct tu_ckpt *c, const struct tu_pnode *old, uint32_t pad, struct tu_pnode **out,
@@ -195,6 +200,8 @@ int tui_args_make(struct tu_ckpt *c, const struct tu_pnode *old, uint32_t pad, s
     set_u64(&k, "expert_model_parallel_size", c->ep);
     set_model(&k, &c->model);
     set_u64(&k, "make_vocab_size_divisible_by", pad ? pad : 1);
+    if (c->model.vocab)
+        set_u64(&k, "vocab_size", c->model.vocab);
     if (c->model.vocab)
         set_u64(&k, "padded_vocab_size",
                 tu_ceil_div(c->model.vocab, (uint64_t)(pad ? pad : 1) * c->tp) * (pad ? pad : 1) * c->tp);
