@@ -53,6 +53,7 @@ struct order {
     unsigned section; /* 0 embeddings, 1 layers, 2 norm and head */
     int64_t layer, expert;
     size_t line;
+    const char *name;
 };
 
 static int by_order(const void *x, const void *y)
@@ -66,7 +67,7 @@ static int by_order(const void *x, const void *y)
         return a->expert < b->expert ? -1 : 1;
     if (a->line != b->line)
         return a->line < b->line ? -1 : 1;
-    return a->atom < b->atom ? -1 : a->atom > b->atom;
+    return strcmp(b->name, a->name); /* of one line: weight before bias */
 }
 
 bool tui_role_is_front(const char *role)
@@ -86,7 +87,7 @@ static int sort_atoms(struct tu_ckpt *c, struct tu_err *err)
     for (uint32_t i = 0; i < c->atoms; i++) {
         const struct tu_role *r = &c->role[c->atom[i].fuse.role[0]];
         o[i] = (struct order){i, r->layer >= 0 ? 1 : tui_role_is_front(r->name) ? 0 : 2, r->layer,
-                              r->expert, tu_map_line(c->canonical, r->name)};
+                              r->expert, tu_map_line(c->canonical, r->name), r->name};
     }
     qsort(o, c->atoms, sizeof *o, by_order);
     for (uint32_t i = 0; i < c->atoms; i++) {
@@ -160,16 +161,16 @@ static int atom_of(struct tu_ckpt *c, uint32_t i, const struct tu_shard_opts *o,
     return rc;
 }
 
-/* Pieces of the same roles at the same place are replicas of the first. */
+/* Pieces of the same roles at the same place, or cut in another way, are replicas of the first. */
 static bool same_place(const struct tu_piece *a, const struct tu_piece *b)
 {
-    bool cut = (a->fuse.transform | b->fuse.transform) &
-               (TU_MAP_COLUMN | TU_MAP_ROW | TU_MAP_VOCAB);
+    const unsigned cuts = TU_MAP_COLUMN | TU_MAP_ROW | TU_MAP_VOCAB;
+    unsigned cut = a->fuse.transform & cuts;
     if (a->offset || b->offset)
         return a->offset && b->offset && a->tensor.rank == b->tensor.rank &&
                !memcmp(a->offset, b->offset, a->tensor.rank * sizeof *a->offset) &&
                !memcmp(a->tensor.dim, b->tensor.dim, a->tensor.rank * sizeof *a->tensor.dim);
-    return !cut || a->at.tp == b->at.tp;
+    return !cut || cut != (b->fuse.transform & cuts) || a->at.tp == b->at.tp;
 }
 
 static int attach_pieces(struct tu_ckpt *c, struct tu_err *err)
@@ -185,7 +186,7 @@ static int attach_pieces(struct tu_ckpt *c, struct tu_err *err)
             last = number;
             for (size_t j = 0; j < a->n && !c->from; j++) {
                 const struct tu_piece *q = &c->piece[a->piece[j]];
-                p->replica |= q->fuse.role[0] == p->fuse.role[0] && same_place(p, q);
+                p->replica |= !q->replica && q->fuse.role[0] == p->fuse.role[0] && same_place(p, q);
             }
             int rc = TU_GROW(&a->piece, &a->cap, a->n, err);
             if (rc)

@@ -24,6 +24,8 @@ int tui_sides_from(struct tu_ckpt *c, const char *folder, struct tu_err *err);
 
 /* META "files" of a stream become side files. */
 int tui_sides_from_meta(struct tu_ckpt *c, const char *json, size_t n, struct tu_err *err);
+/* A config.json among the side files, made from the model where none travelled along. */
+int tui_ensure_config(struct tu_ckpt *c, struct tu_err *err);
 /* "bfloat16" and so on: what a plan's weights are; NULL where torch has no such word. */
 const char *tui_dtype_word(const struct tu_ckpt *c);
 

@@ -26,7 +26,7 @@ static int rank_folder(struct tu_ckpt *c, const char *iteration, char **out, str
         const char *base = strrchr(c->root, '/');
         base = base ? base + 1 : c->root;
         if (!strncmp(base, "iter_", 5))
-            c->iteration = strtoll(base + 5, NULL, 10);
+            c->iteration = strtoll(base + 5, NULL, 10); /* else it is a release */
         return 0;
     }
     if (!iteration) {
@@ -202,7 +202,7 @@ static int open_ranks(struct tu_ckpt *c, const char *folder, const struct tu_sha
 /* Files of one save agree on iteration, version and mesh. */
 static int same_save(struct tu_ckpt *c, const struct tui_megatron *first, struct tu_err *err)
 {
-    int64_t iteration = 0;
+    int64_t iteration = -1;
     for (uint32_t f = 0; f < c->files; f++) {
         const struct tu_pnode *root = root_of(c, f), *v = tu_pnode_get(root, "checkpoint_version");
         const struct tu_pnode *it = tu_pnode_get(root, "iteration");
@@ -228,8 +228,6 @@ static int same_save(struct tu_ckpt *c, const struct tui_megatron *first, struct
             iteration = number;
         }
     }
-    if (c->iteration < 0)
-        c->iteration = iteration;
     return 0;
 }
 

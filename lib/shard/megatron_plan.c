@@ -155,6 +155,8 @@ int tui_megatron_plan(struct tu_ckpt *c, const struct tu_spec *spec, const struc
     if (!rc)
         rc = tui_load_map(&c->map, map, &c->model, o, err);
     if (!rc)
+        rc = tui_ensure_config(c, err);
+    if (!rc)
         rc = tui_plan_stages(c, tu_spec_get(spec, "layers"), err);
     if (!rc)
         rc = add_files(c, err);

@@ -155,6 +155,8 @@ static int meta_plan(struct tu_ckpt *c, const struct tu_spec *spec, const struct
     if (!rc)
         rc = tui_load_map(&c->map, "meta-llama", &c->model, o, err);
     if (!rc)
+        rc = tui_ensure_config(c, err);
+    if (!rc)
         rc = tui_plan_stages(c, NULL, err);
     if (!rc)
         rc = tui_plan_pieces(c, &rule, file_of, err);

@@ -1,66 +1,87 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* replicas.c: pieces that should hold the same bytes, compared. */
+/* replicas.c: pieces that should hold the same elements, compared on their atoms.
+ *
+ * A window is filled from the pieces that are used, and again with the replica laid over it: nothing may
+ * change. So replicas may be cut differently from what they repeat. */
 
 #include <string.h>
 
-#include "ckpt.h"
+#include "move.h"
 
-#define BLOCK ((size_t)1 << 20)
+#define WINDOW ((uint64_t)4 << 20)
 
-/* The piece that is used instead of replica number i: of the same roles at the same place. */
-static uint32_t original(const struct tu_ckpt *c, uint32_t i)
+struct scratch {
+    char *window, *copy;
+    uint64_t bytes;
+    struct tui_stage stage;
+};
+
+static int differs(const struct tu_ckpt *c, uint32_t piece, uint32_t a, uint64_t element,
+                   struct tu_err *err)
 {
-    const struct tu_piece *p = &c->piece[i];
-    const struct tu_atom *a = &c->atom[c->role[p->fuse.role[0]].atom];
-    for (size_t k = 0; k < a->n; k++) {
-        const struct tu_piece *q = &c->piece[a->piece[k]];
-        if (!q->replica && q->fuse.role[0] == p->fuse.role[0] &&
-            (q->at.tp == p->at.tp || q->tensor.bytes == c->atom[c->role[p->fuse.role[0]].atom].tensor.bytes) &&
-            q->tensor.bytes == p->tensor.bytes)
-            return a->piece[k];
-    }
-    return UINT32_MAX;
+    const struct tu_piece *p = &c->piece[piece];
+    return tu_fail(err, TU_EINCOMPLETE, "'%.80s' in %.80s is not equal to its copy in another place: '%.60s' "
+                   "differs at element %llu", p->tensor.name, c->file[p->file].path, c->atom[a].tensor.name,
+                   (unsigned long long)element);
 }
 
-static int compare(const struct tu_ckpt *c, uint32_t i, uint32_t j, char *buf, struct tu_err *err)
+static int compare(const struct tu_ckpt *c, uint32_t a, const struct tui_parts *used,
+                   const struct tui_part *replica, struct scratch *s, struct tu_err *err)
 {
-    const struct tu_piece *p = &c->piece[i], *q = &c->piece[j];
-    uint64_t total = p->tensor.bytes;
-    for (uint64_t at = 0; at < total; at += BLOCK) {
-        size_t n = (size_t)tu_min(BLOCK, total - at);
-        int rc = tu_source_read(c->file[p->file].source, p->index, at, buf, n, err);
+    const struct tu_tensor *t = &c->atom[a].tensor;
+    struct tui_window w = {.elem = tu_dtype_find(t->dtype)->block_bytes};
+    uint64_t rows;
+    int rc = 0;
+    tu_tensor_matrix(t, &rows, &w.cols);
+    uint64_t line = tu_max(w.cols * w.elem, 1), step = tu_max(s->bytes / line, 1);
+    if (line > s->bytes)
+        return tu_fail(err, TU_ENOMEM, "a row of '%.100s' does not fit the memory budget", t->name);
+    for (w.r0 = 0; w.r0 < rows && !rc; w.r0 = w.r1) {
+        w.r1 = tu_min(w.r0 + step, rows);
+        size_t n = (size_t)((w.r1 - w.r0) * line), k = 0;
+        w.data = s->window;
+        for (size_t i = 0; i < used->n && !rc; i++)
+            rc = tui_window_fill(c, &used->part[i], &w, &s->stage, err);
+        memcpy(s->copy, s->window, n);
+        w.data = s->copy;
         if (!rc)
-            rc = tu_source_read(c->file[q->file].source, q->index, at, buf + BLOCK, n, err);
-        if (rc)
-            return rc;
-        size_t k = 0;
-        while (k < n && buf[k] == buf[BLOCK + k])
+            rc = tui_window_fill(c, replica, &w, &s->stage, err);
+        if (rc || !memcmp(s->copy, s->window, n))
+            continue;
+        while (s->copy[k] == s->window[k])
             k++;
-        if (k < n)
-            return tu_fail(err, TU_EINCOMPLETE, "'%.60s' in %.60s and '%.60s' in %.60s should be equal "
-                           "but differ at byte %llu",
-                           q->tensor.name, c->file[q->file].path, p->tensor.name, c->file[p->file].path,
-                           (unsigned long long)(at + k));
+        rc = differs(c, replica->piece, a, w.r0 * w.cols + k / w.elem, err);
     }
-    return 0;
+    return rc;
+}
+
+static int check_atom(const struct tu_ckpt *c, uint32_t a, struct scratch *s, struct tu_err *err)
+{
+    struct tui_parts all = {0}, used = {0};
+    int rc = tui_parts_of(&all, c, a, true, err);
+    if (!rc)
+        rc = tui_parts_of(&used, c, a, false, err);
+    for (size_t i = 0; i < all.n && !rc && used.n < all.n; i++)
+        if (c->piece[all.part[i].piece].replica)
+            rc = compare(c, a, &used, &all.part[i], s, err);
+    tui_parts_release(&all);
+    tui_parts_release(&used);
+    return rc;
 }
 
 int tu_ckpt_replicas(const struct tu_ckpt *c, const struct tu_job *job, struct tu_err *err)
 {
-    char *buf = tu_alloc(2, BLOCK, err);
-    int rc = buf ? 0 : TU_ENOMEM;
-    for (uint32_t i = 0; i < c->pieces && !rc; i++) {
-        if (!c->piece[i].replica || c->role[c->piece[i].fuse.role[0]].atom == UINT32_MAX)
-            continue;
-        uint32_t j = original(c, i);
-        if (tu_job_cancelled(job))
-            rc = tu_fail(err, TU_ECANCEL, "stopped on request");
-        else if (j == UINT32_MAX)
-            rc = tu_fail(err, TU_EINCOMPLETE, "'%.100s' in %.100s has another size than its replicas",
-                         c->piece[i].tensor.name, c->file[c->piece[i].file].path);
-        else
-            rc = compare(c, i, j, buf, err);
-    }
-    tu_free(buf);
+    struct scratch s = {.bytes = tu_max(WINDOW, tu_job_memory(job) / 4)};
+    int rc = 0;
+    s.stage.bytes = (size_t)s.bytes;
+    if (!(s.window = tu_alloc((size_t)s.bytes, 1, err)) || !(s.copy = tu_alloc((size_t)s.bytes, 1, err)) ||
+        !(s.stage.data = tu_alloc((size_t)s.bytes, 1, err)))
+        rc = TU_ENOMEM;
+    for (uint32_t a = 0; a < c->atoms && !rc; a++)
+        rc = tu_job_cancelled(job) ? tu_fail(err, TU_ECANCEL, "stopped on request") : check_atom(c, a, &s, err);
+    tu_free(s.window);
+    tu_free(s.copy);
+    tu_free(s.stage.data);
+    tui_spans_release(&s.stage.clip);
     return rc;
 }

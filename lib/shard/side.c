@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* side.c: the small files that travel with a model, as META "files" and back. */
+/* side.c: the small files that travel with a model: as META "files" and back, made where missing. */
 
 #include <jansson.h>
 #include <string.h>
@@ -50,4 +50,17 @@ const char *tui_dtype_word(const struct tu_ckpt *c)
 {
     uint32_t dtype = c->roles ? tui_plan_dtype(c, c->role[0].dtype) : TU_DTYPE_NONE;
     return dtype == TU_BF16 ? "bfloat16" : dtype == TU_F16 ? "float16" : dtype == TU_F32 ? "float32" : NULL;
+}
+
+int tui_ensure_config(struct tu_ckpt *c, struct tu_err *err)
+{
+    struct tu_buf b = {0};
+    int rc = 0;
+    if (!tui_side(c, "config.json") && tu_family_find(c->model.family) && c->model.layers) {
+        rc = tu_model_to_hf(&b, &c->model, tui_dtype_word(c), err);
+        if (!rc)
+            rc = tui_add_side(c, "config.json", b.data, b.n, err);
+    }
+    tu_buf_release(&b);
+    return rc;
 }

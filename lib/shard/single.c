@@ -88,20 +88,6 @@ int tui_plan_atoms(struct tu_ckpt *c, const uint32_t *file, bool tied_copy, stru
     return rc ? rc : tui_seal_plan(c, err);
 }
 
-/* A config.json for the target where none travelled along. */
-int tui_ensure_config(struct tu_ckpt *c, struct tu_err *err)
-{
-    struct tu_buf b = {0};
-    int rc = 0;
-    if (!tui_side(c, "config.json") && tu_family_find(c->model.family) && c->model.layers) {
-        rc = tu_model_to_hf(&b, &c->model, tui_dtype_word(c), err);
-        if (!rc)
-            rc = tui_add_side(c, "config.json", b.data, b.n, err);
-    }
-    tu_buf_release(&b);
-    return rc;
-}
-
 /* config.json may lie beside the file. */
 static int sides_beside(struct tu_ckpt *c, struct tu_err *err)
 {

@@ -19,8 +19,6 @@ int tui_add_all(struct tu_ckpt *c, struct tu_err *err);
 /* Each atom of the source is a tensor to write, in file[atom] (NULL: file 0); the tied copy of the
  * embedding comes last, in file[atoms]. */
 int tui_plan_atoms(struct tu_ckpt *c, const uint32_t *file, bool tied_copy, struct tu_err *err);
-/* A config.json among the side files, made from the model where none travelled along. */
-int tui_ensure_config(struct tu_ckpt *c, struct tu_err *err);
 /* A checkpoint that is one file of a format. */
 int tui_file_open(struct tu_ckpt *c, const char *format, const struct tu_shard_opts *o,
                   const struct tu_job *job, struct tu_err *err);

@@ -77,7 +77,11 @@ static void random_layout(char *out, size_t cap, const struct tu_model *m)
     case 0: snprintf(out, cap, "hf"); return;
     case 1: snprintf(out, cap, "tns:ranks=%u", 2 + (unsigned)roll(5)); return;
     case 6:
-    case 7: snprintf(out, cap, "meta:tp=%u,embed=%s", tp, roll(2) ? "rows" : "columns"); return;
+    case 7: /* no rank of Meta's files has part of a head */
+        while (m->kv_heads % tp)
+            tp /= 2;
+        snprintf(out, cap, "meta:tp=%u,embed=%s", tp, roll(2) ? "rows" : "columns");
+        return;
     default:
         snprintf(out, cap, "megatron:tp=%u,pp=%u,vpp=%u,ep=%u,version=%u,spec=%s,pad=%u", tp, pp, vpp,
                  m->experts ? 1u << roll(3) : 1, version, spec[names], 1u << roll(5));

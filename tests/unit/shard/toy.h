@@ -101,6 +101,24 @@ static inline void toy_gpt(struct toy *t, const struct tu_model *m)
         toy_add(t, neox ? "embed_out.weight" : "lm_head.weight", 2, m->vocab, h);
 }
 
+/* META "files" with a config.json, as a model that comes from somewhere has. */
+static inline int toy_config(struct tu_writer *w, const struct tu_model *m)
+{
+    struct tu_buf config = {0}, b = {0};
+    struct tu_jw j;
+    int rc = tu_model_to_hf(&config, m, NULL, NULL);
+    tu_jw_begin(&j, &b);
+    tu_jw_open(&j, NULL, '{');
+    tu_jw_str(&j, "config.json", config.data ? config.data : "");
+    tu_jw_close(&j, '}');
+    rc = rc | tu_jw_end(&j, NULL);
+    if (!rc)
+        rc = tu_writer_meta(w, "files", b.data, b.n, NULL);
+    tu_buf_release(&config);
+    tu_buf_release(&b);
+    return rc;
+}
+
 /* 0 when path holds the model. */
 static inline int toy_write(const char *path, const struct tu_model *m, uint32_t dtype, uint64_t seed)
 {
@@ -115,6 +133,8 @@ static inline int toy_write(const char *path, const struct tu_model *m, uint32_t
         rc = tu_model_to_meta(&b, m, NULL);
     if (!rc)
         rc = tu_writer_meta(t.w, "model", b.data, b.n, NULL);
+    if (!rc)
+        rc = toy_config(t.w, m);
     if (!rc) {
         if (gpt)
             toy_gpt(&t, m);
