@@ -235,10 +235,11 @@ static int publish(const char *partial, const char *root, struct tu_err *err)
     if (!rc && nftw(partial, sync_one, 16, FTW_DEPTH | FTW_PHYS))
         rc = tu_fail_errno(err, "%s", partial);
     bool exchange = !rc && !lstat(root, &st);
-    if (!rc && renameat2(AT_FDCWD, partial, AT_FDCWD, root, exchange ? RENAME_EXCHANGE : RENAME_NOREPLACE))
+    unsigned how = exchange ? RENAME_EXCHANGE : RENAME_NOREPLACE;
+    if (!rc && renameat2(AT_FDCWD, partial, AT_FDCWD, root, how))
         rc = tu_fail_errno(err, "%s", root);
-    if (!rc)
-        rc = tu_dir_sync(parent, err);
+    else if (!rc && (rc = tu_dir_sync(parent, err)))
+        (void)renameat2(AT_FDCWD, root, AT_FDCWD, partial, how); /* not durable: take it back */
     if (!rc && exchange)
         remove_tree(partial); /* what was there before */
     tu_free(parent);
