@@ -28,7 +28,7 @@ static int verify(struct tu_ctx *ctx, const struct tu_ckpt *c, struct seen *s, s
     }
     for (size_t i = 0; i < c->pieces; i++)
         s->replicas += c->piece[i].replica;
-    return rc ? rc : tu_ckpt_replicas(c, job, err);
+    return rc ? rc : tu_ckpt_replicas(c, false, job, err);
 }
 
 static int run(struct tu_ctx *ctx, int argc, char **argv)

@@ -215,6 +215,11 @@ static int spec_of(struct tu_spec *out, const struct tu_layout **layout, const c
     return rc;
 }
 
+static bool has_role(const struct tu_ckpt *c, const char *name)
+{
+    return tu_names_get(c->names, name) != TU_NAMES_NONE;
+}
+
 int tu_ckpt_open(struct tu_ckpt **out, const char *path, const char *text,
                  const struct tu_shard_opts *o, const struct tu_job *job, struct tu_err *err)
 {
@@ -237,6 +242,8 @@ int tu_ckpt_open(struct tu_ckpt **out, const char *path, const char *text,
         c->layout = layout;
         rc = layout->open(c, &spec, o ? o : &none, job, err);
     }
+    if (!rc && !c->model.layers) /* no configuration: the tensors tell */
+        c->model.tied = !has_role(c, "head.weight");
     if (!rc)
         rc = tui_make_atoms(c, o ? o : &none, err);
     if (!rc)
@@ -336,8 +343,7 @@ int tu_ckpt_check(const struct tu_ckpt *c, struct tu_err *err)
             rc = tu_fail(err, TU_EINCOMPLETE, "%.80s: '%.80s': %llu of %llu elements are in its files",
                          c->root, t->name, (unsigned long long)have, (unsigned long long)want);
     }
-    if (!rc && c->canonical && !c->model.tied && tu_names_get(c->names, "embed.weight") != TU_NAMES_NONE &&
-        tu_names_get(c->names, "head.weight") == TU_NAMES_NONE)
+    if (!rc && c->canonical && !c->model.tied && has_role(c, "embed.weight") && !has_role(c, "head.weight"))
         rc = tu_fail(err, TU_EINCOMPLETE, "%.150s: no output head, and the configuration does not tie it "
                      "to the embedding", c->root);
     return rc;

@@ -258,16 +258,6 @@ static int make_partial(struct tu_ckpt *to, char **out, struct tu_err *err)
     return mkdir(*out, 0777) ? tu_fail_errno(err, "%s", *out) : 0;
 }
 
-/* Tied copies are compared always: which of two different heads is right cannot be guessed. */
-static int check_source(const struct tu_ckpt *from, const struct tu_shard_opts *o,
-                        const struct tu_job *job, struct tu_err *err)
-{
-    bool tied = false;
-    for (size_t i = 0; i < from->pieces; i++)
-        tied |= from->piece[i].replica && from->piece[i].fuse.transform & TU_MAP_TIED;
-    return tied || (o && o->verify_replicas) ? tu_ckpt_replicas(from, job, err) : 0;
-}
-
 int tu_ckpt_convert(const struct tu_ckpt *from, struct tu_ckpt *to, const struct tu_shard_opts *o,
                     const struct tu_job *job, struct tu_digest *digest, struct tu_err *err)
 {
@@ -278,8 +268,8 @@ int tu_ckpt_convert(const struct tu_ckpt *from, struct tu_ckpt *to, const struct
         return tu_fail(err, TU_EUSAGE, "%.200s: there is nothing to convert", from->root);
     struct tu_digest *d = digest ? digest : tu_calloc(from->atoms + 1, sizeof *d, err);
     int rc = d ? refuse(from, to, o, job, err) : TU_ENOMEM;
-    if (!rc)
-        rc = check_source(from, o, job, err);
+    if (!rc) /* which of two different tied heads is right cannot be guessed: they are always compared */
+        rc = tu_ckpt_replicas(from, !(o && o->verify_replicas), job, err);
     if (!rc && folder) {
         rc = make_partial(to, &partial, err);
         t.folder = partial;

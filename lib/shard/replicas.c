@@ -55,6 +55,15 @@ static int compare(const struct tu_ckpt *c, uint32_t a, const struct tui_parts *
     return rc;
 }
 
+/* Does the atom have a second copy that the model's configuration promises? */
+static bool is_tied(const struct tu_ckpt *c, uint32_t a)
+{
+    for (size_t i = 0; i < c->atom[a].n; i++)
+        if (c->piece[c->atom[a].piece[i]].fuse.transform & TU_MAP_TIED)
+            return true;
+    return false;
+}
+
 static int check_atom(const struct tu_ckpt *c, uint32_t a, struct scratch *s, struct tu_err *err)
 {
     struct tui_parts all = {0}, used = {0};
@@ -69,7 +78,8 @@ static int check_atom(const struct tu_ckpt *c, uint32_t a, struct scratch *s, st
     return rc;
 }
 
-int tu_ckpt_replicas(const struct tu_ckpt *c, const struct tu_job *job, struct tu_err *err)
+int tu_ckpt_replicas(const struct tu_ckpt *c, bool tied_only, const struct tu_job *job,
+                     struct tu_err *err)
 {
     struct scratch s = {.bytes = tu_max(WINDOW, tu_job_memory(job) / 4)};
     int rc = 0;
@@ -78,7 +88,10 @@ int tu_ckpt_replicas(const struct tu_ckpt *c, const struct tu_job *job, struct t
         !(s.stage.data = tu_alloc((size_t)s.bytes, 1, err)))
         rc = TU_ENOMEM;
     for (uint32_t a = 0; a < c->atoms && !rc; a++)
-        rc = tu_job_cancelled(job) ? tu_fail(err, TU_ECANCEL, "stopped on request") : check_atom(c, a, &s, err);
+        if (tu_job_cancelled(job))
+            rc = tu_fail(err, TU_ECANCEL, "stopped on request");
+        else if (!tied_only || is_tied(c, a))
+            rc = check_atom(c, a, &s, err);
     tu_free(s.window);
     tu_free(s.copy);
     tu_free(s.stage.data);

@@ -211,9 +211,10 @@ TU_API TU_MUST int tu_ckpt_walk(const struct tu_ckpt *c, uint32_t a, const struc
 /* The small files that travel with it as META "files"; those that are not text are left out. */
 TU_API TU_MUST int tu_ckpt_files(const struct tu_ckpt *c, struct tu_buf *out, struct tu_err *err);
 
-/* Are all replicas equal to the piece that is used? TU_EINCOMPLETE names the first that is not. */
-TU_API TU_MUST int tu_ckpt_replicas(const struct tu_ckpt *c, const struct tu_job *job,
-                                    struct tu_err *err);
+/* Are all replicas (or only the copies of a tied embedding) equal to the pieces that are used?
+ * TU_EINCOMPLETE names the first that is not. */
+TU_API TU_MUST int tu_ckpt_replicas(const struct tu_ckpt *c, bool tied_only,
+                                    const struct tu_job *job, struct tu_err *err);
 
 /* Digest files: `CRC32 SHA256|- DTYPE SHAPE NAME` per line, sorted by name. */
 TU_API TU_MUST int tu_digest_write(struct tu_buf *out, struct tu_digest *d, size_t n,
