@@ -16,13 +16,15 @@ struct scratch {
     struct tui_stage stage;
 };
 
-static int differs(const struct tu_ckpt *c, uint32_t piece, uint32_t a, uint64_t element,
+static int differs(const struct tu_ckpt *c, uint32_t piece, uint32_t other, uint64_t element,
                    struct tu_err *err)
 {
-    const struct tu_piece *p = &c->piece[piece];
-    return tu_fail(err, TU_EINCOMPLETE, "'%.80s' in %.80s is not equal to its copy in another place: '%.60s' "
-                   "differs at element %llu", p->tensor.name, c->file[p->file].path, c->atom[a].tensor.name,
-                   (unsigned long long)element);
+    const struct tu_piece *p = &c->piece[piece], *q = &c->piece[other];
+    bool tied = (p->fuse.transform | q->fuse.transform) & TU_MAP_TIED;
+    return tu_fail(err, TU_EINCOMPLETE, "%.80s: '%.50s' differs from '%.50s' at element %llu%s",
+                   c->file[p->file].source->path, p->tensor.name, q->tensor.name,
+                   (unsigned long long)element,
+                   tied ? ", but the configuration ties them (--untied keeps both)" : ", its replica");
 }
 
 static int compare(const struct tu_ckpt *c, uint32_t a, const struct tui_parts *used,
@@ -50,7 +52,7 @@ static int compare(const struct tu_ckpt *c, uint32_t a, const struct tui_parts *
             continue;
         while (s->copy[k] == s->window[k])
             k++;
-        rc = differs(c, replica->piece, a, w.r0 * w.cols + k / w.elem, err);
+        rc = differs(c, replica->piece, used->part[0].piece, w.r0 * w.cols + k / w.elem, err);
     }
     return rc;
 }
