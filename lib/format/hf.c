@@ -189,7 +189,8 @@ static int read_map(struct mapped **out, size_t *n, json_t *index, const char *p
         if (!f || !*f || strchr(f, '/') || !strcmp(f, ".") || !strcmp(f, "..")) {
             tu_free(m);
             return tu_fail(err, TU_EFORMAT, "%s: weight_map has '%s' in '%s', expected the name "
-                           "of a file in the same folder", path, tu_text_short(key, strlen(key), name),
+                           "of a file in the same folder", path,
+                           tu_text_short(key, strlen(key), name),
                            f ? tu_text_short(f, strlen(f), file) : "(no text)");
         }
         m[(*n)++] = (struct mapped){ key, f, false };

@@ -252,7 +252,7 @@ static int open_npy(struct tu_source **out, const char *path, const struct tu_op
     return 0;
 }
 
-/* writing: a flat sink; a converted array is collected and stored when it is whole ---------------- */
+/* writing: a flat sink; a converted array is collected and stored when it is whole ------------- */
 
 struct npy_sink {
     struct tu_sink base;

@@ -261,7 +261,8 @@ static void test_keep_header(void)
 {
     static const char odd[] =
         "{ \"b\":{\"shape\":[2],\"dtype\":\"U8\",\"data_offsets\":[0,2]},"
-        "\"__metadata__\":{\"z\":\"1\",\"a\":\"2\"}, \"a\":{\"data_offsets\":[2,10],\"dtype\":\"F32\",\"shape\":[2]} }   ";
+        "\"__metadata__\":{\"z\":\"1\",\"a\":\"2\"}, \"a\":{\"data_offsets\":[2,10],"
+        "\"dtype\":\"F32\",\"shape\":[2]} }   ";
     const char *path = make(odd, 10);
     size_t n;
     unsigned char *file = fix_read(path, &n);
