@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* alg_double_tree.c: two binary trees, each with half of the data, nobody inner in both.
  *
- * Source: P. Sanders, J. Speck, J. Träff, "Two-tree algorithms for full bandwidth broadcast,
- * reduction and scan", 2009; the trees are those of NVIDIA/nccl, src/graph/trees.cc. */
+ * Source: P. Sanders, J. Speck, J. Träff, "Two-tree algorithms for full bandwidth
+ * broadcast, reduction and scan", 2009; the trees are those of NVIDIA/nccl,
+ * src/graph/trees.cc. */
 #include "plan.h"
 
 /* Tree over ranks 0 … p-1 by bits: parent and children of v. */
@@ -46,8 +47,8 @@ void tu_double_tree(uint32_t ranks, uint32_t rank, unsigned tree, int32_t out[3]
             out[i] = (int32_t)from_tree(ranks, (uint32_t)out[i], tree);
 }
 
-/* A node sends up in slot 2 × (its lowest bit) + (it is the second child): after its children,
- * and no two children of one node at once. */
+/* A node sends up in slot 2 × (its lowest bit) + (it is the second child): after its
+ * children, and no two children of one node at once. */
 static uint32_t slot(uint32_t p, uint32_t child)
 {
     int32_t node[3];
@@ -69,10 +70,12 @@ static int plan(struct tu_plan *p, const struct tu_spec *spec, struct tu_err *er
     return code;
 }
 
-static struct tu_span share(const struct tu_plan *p, enum tu_space space, unsigned tree, uint32_t s)
+static struct tu_span share(const struct tu_plan *p, enum tu_space space, unsigned tree,
+                            uint32_t s)
 {
     uint64_t at = tui_block_at(p->count, 2, tree), n = tui_block_len(p->count, 2, tree);
-    return tui_span(space, at + tui_block_at(n, p->segments, s), tui_block_len(n, p->segments, s));
+    return tui_span(space, at + tui_block_at(n, p->segments, s),
+                    tui_block_len(n, p->segments, s));
 }
 
 static void round_of(const struct tu_plan *p, uint32_t r, uint64_t k, struct tu_round *o)
@@ -135,7 +138,14 @@ static uint64_t sent(const struct tu_plan *p, uint32_t r)
 }
 
 const struct tu_algorithm tui_ar_double_tree = {
-    "dbtree", "double binary tree, half of the data on each (seg=N: in N parts)",
-    "Sanders, Speck, Träff 2009; NCCL", TU_ALLREDUCE, tui_segment_keys, 0,
-    plan, round_of, sent, NULL,
+    "dbtree",
+    "double binary tree, half of the data on each (seg=N: in N parts)",
+    "Sanders, Speck, Träff 2009; NCCL",
+    TU_ALLREDUCE,
+    tui_segment_keys,
+    0,
+    plan,
+    round_of,
+    sent,
+    NULL,
 };

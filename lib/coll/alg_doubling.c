@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* alg_doubling.c: partners at distances 1, 2, 4, …: recursive doubling, recursive halving,
- * Rabenseifner's all-reduce, dissemination.
+/* alg_doubling.c: partners at distances 1, 2, 4, …: recursive doubling, recursive
+ * halving, Rabenseifner's all-reduce, dissemination.
  *
- * Where the number of ranks is no power of two, the first 2 (p - pof2) ranks fold in pairs: the
- * even one hands its vector to the odd one and gets the result at the end.
+ * Where the number of ranks is no power of two, the first 2 (p - pof2) ranks fold in
+ * pairs: the even one hands its vector to the odd one and gets the result at the end.
  * Source: R. Thakur, R. Rabenseifner, W. Gropp, "Optimization of collective communication
  * operations in MPICH", IJHPCA 2005. */
 #include "plan.h"
@@ -30,7 +30,8 @@ static uint32_t rank_of(const struct tu_plan *p, uint32_t v)
     return v < rem ? 2 * v + 1 : v + rem;
 }
 
-/* Rounds of folding (first, last) around `inner` ones; true when k is one of them and o is set. */
+/* Rounds of folding (first, last) around `inner` ones; true when k is one of them and o
+ * is set. */
 static bool fold(const struct tu_plan *p, uint32_t r, uint64_t k, struct tu_round *o)
 {
     uint32_t rem = remainder_of(p);
@@ -52,9 +53,11 @@ static bool fold(const struct tu_plan *p, uint32_t r, uint64_t k, struct tu_roun
     return true;
 }
 
-/* Recursive doubling all-reduce ---------------------------------------------------------- */
+/* Recursive doubling all-reduce
+ * ---------------------------------------------------------- */
 
-static int plan_doubling(struct tu_plan *p, const struct tu_spec *spec, struct tu_err *err)
+static int plan_doubling(struct tu_plan *p, const struct tu_spec *spec,
+                         struct tu_err *err)
 {
     (void)spec;
     (void)err;
@@ -63,7 +66,8 @@ static int plan_doubling(struct tu_plan *p, const struct tu_spec *spec, struct t
     return 0;
 }
 
-static void round_doubling(const struct tu_plan *p, uint32_t r, uint64_t k, struct tu_round *o)
+static void round_doubling(const struct tu_plan *p, uint32_t r, uint64_t k,
+                           struct tu_round *o)
 {
     struct tu_span in = tui_span(TU_IN, 0, p->count), out = tui_span(TU_OUT, 0, p->count);
     uint32_t rem = remainder_of(p), v = number(p, r);
@@ -79,8 +83,13 @@ static void round_doubling(const struct tu_plan *p, uint32_t r, uint64_t k, stru
     uint64_t i = k - (rem ? 1 : 0);
     struct tu_span mine = i || v < rem ? out : in;
     uint32_t peer = rank_of(p, v ^ 1u << i);
-    *o = (struct tu_round){.to = peer, .from = peer, .send = mine, .recv = out, .own = mine,
-                           .add = true, .left = peer < r};
+    *o = (struct tu_round){.to = peer,
+                           .from = peer,
+                           .send = mine,
+                           .recv = out,
+                           .own = mine,
+                           .add = true,
+                           .left = peer < r};
 }
 
 static uint64_t sent_doubling(const struct tu_plan *p, uint32_t r)
@@ -91,27 +100,35 @@ static uint64_t sent_doubling(const struct tu_plan *p, uint32_t r)
     return r % 2 ? p->count * (steps + 1) : p->count;
 }
 
-static double model_doubling(const struct tu_plan *p, double bytes, double alpha, double beta,
-                             double gamma)
+static double model_doubling(const struct tu_plan *p, double bytes, double alpha,
+                             double beta, double gamma)
 {
     double steps = (double)p->rounds;
-    bool folds = remainder_of(p) != 0; /* the last round brings a result: nothing is added */
-    return p->ranks == 1 ? 0 : steps * (alpha + bytes * beta) + (steps - folds) * bytes * gamma;
+    bool folds =
+        remainder_of(p) != 0; /* the last round brings a result: nothing is added */
+    return p->ranks == 1
+               ? 0
+               : steps * (alpha + bytes * beta) + (steps - folds) * bytes * gamma;
 }
 
 const struct tu_algorithm tui_ar_doubling = {
-    "doubling", "recursive doubling: whole vectors, fewest steps", SOURCE, TU_ALLREDUCE,
-    tui_no_keys, 0, plan_doubling, round_doubling, sent_doubling, model_doubling,
+    "doubling",    "recursive doubling: whole vectors, fewest steps",
+    SOURCE,        TU_ALLREDUCE,
+    tui_no_keys,   0,
+    plan_doubling, round_doubling,
+    sent_doubling, model_doubling,
 };
 
-/* Rabenseifner: halve and add, then double --------------------------------------------------- */
+/* Rabenseifner: halve and add, then double
+ * --------------------------------------------------- */
 
 static int plan_rab(struct tu_plan *p, const struct tu_spec *spec, struct tu_err *err)
 {
     (void)spec;
     (void)err;
     uint32_t rem = remainder_of(p);
-    p->rounds = p->ranks == 1 ? 1 : 2 * tui_log2_up(tui_pow2_below(p->ranks)) + (rem ? 2 : 0);
+    p->rounds =
+        p->ranks == 1 ? 1 : 2 * tui_log2_up(tui_pow2_below(p->ranks)) + (rem ? 2 : 0);
     return 0;
 }
 
@@ -123,12 +140,14 @@ static struct tu_span window(const struct tu_plan *p, enum tu_space space, uint3
     for (uint32_t j = 0; j < steps; j++)
         first += (v >> j & 1) * (pof2 >> (j + 1));
     uint64_t at = tui_block_at(p->count, pof2, first);
-    return tui_span(space, at, tui_block_at(p->count, pof2, first + (pof2 >> steps)) - at);
+    return tui_span(space, at,
+                    tui_block_at(p->count, pof2, first + (pof2 >> steps)) - at);
 }
 
 static void round_rab(const struct tu_plan *p, uint32_t r, uint64_t k, struct tu_round *o)
 {
-    uint32_t rem = remainder_of(p), v = number(p, r), log = tui_log2_up(tui_pow2_below(p->ranks));
+    uint32_t rem = remainder_of(p), v = number(p, r),
+             log = tui_log2_up(tui_pow2_below(p->ranks));
     if (p->ranks == 1) {
         tui_copy(o, r, tui_span(TU_IN, 0, p->count), tui_span(TU_OUT, 0, p->count));
         return;
@@ -158,10 +177,12 @@ static void round_rab(const struct tu_plan *p, uint32_t r, uint64_t k, struct tu
 
 static uint64_t sent_rab(const struct tu_plan *p, uint32_t r)
 {
-    uint32_t rem = remainder_of(p), v = number(p, r), log = tui_log2_up(tui_pow2_below(p->ranks));
+    uint32_t rem = remainder_of(p), v = number(p, r),
+             log = tui_log2_up(tui_pow2_below(p->ranks));
     if (v == TU_NOBODY)
         return p->count;
-    /* What it does not keep, then what the others lack: the complements of nested windows. */
+    /* What it does not keep, then what the others lack: the complements of nested
+     * windows. */
     uint64_t n = p->count - window(p, TU_OUT, v, log).n;
     for (uint32_t j = 0; j < log; j++)
         n += window(p, TU_OUT, v, j + 1).n;
@@ -172,21 +193,27 @@ static double model_rab(const struct tu_plan *p, double bytes, double alpha, dou
                         double gamma)
 {
     double n = tui_pow2_below(p->ranks);
-    double t = 2 * tui_log2_up((uint32_t)n) * alpha + (n - 1) / n * bytes * (2 * beta + gamma);
+    double t =
+        2 * tui_log2_up((uint32_t)n) * alpha + (n - 1) / n * bytes * (2 * beta + gamma);
     return remainder_of(p) ? t + 2 * alpha + bytes * (2 * beta + gamma) : t;
 }
 
 const struct tu_algorithm tui_ar_rabenseifner = {
-    "rabenseifner", "recursive halving, then doubling: few steps and least bytes", SOURCE,
-    TU_ALLREDUCE, tui_no_keys, 0, plan_rab, round_rab, sent_rab, model_rab,
+    "rabenseifner", "recursive halving, then doubling: few steps and least bytes",
+    SOURCE,         TU_ALLREDUCE,
+    tui_no_keys,    0,
+    plan_rab,       round_rab,
+    sent_rab,       model_rab,
 };
 
-/* Recursive halving reduce-scatter and doubling all-gather, powers of two ------------------- */
+/* Recursive halving reduce-scatter and doubling all-gather, powers of two
+ * ------------------- */
 
 static int only_powers(const struct tu_plan *p, struct tu_err *err)
 {
     if (remainder_of(p))
-        return tu_fail(err, TU_EUSAGE, "%u ranks are no power of two", (unsigned)p->ranks);
+        return tu_fail(err, TU_EUSAGE, "%u ranks are no power of two",
+                       (unsigned)p->ranks);
     return 0;
 }
 
@@ -198,7 +225,8 @@ static int plan_halving(struct tu_plan *p, const struct tu_spec *spec, struct tu
     return only_powers(p, err);
 }
 
-static void round_halving(const struct tu_plan *p, uint32_t r, uint64_t k, struct tu_round *o)
+static void round_halving(const struct tu_plan *p, uint32_t r, uint64_t k,
+                          struct tu_round *o)
 {
     uint64_t c = p->count;
     if (p->ranks == 1) {
@@ -220,17 +248,21 @@ static uint64_t sent_others(const struct tu_plan *p, uint32_t r)
     return p->count * (p->ranks - 1);
 }
 
-static double model_powers(const struct tu_plan *p, double bytes, double alpha, double beta,
-                           double gamma)
+static double model_powers(const struct tu_plan *p, double bytes, double alpha,
+                           double beta, double gamma)
 {
     double n = p->ranks;
     bool adds = tu_collective_rows[p->alg->coll].reduces;
-    return tui_log2_up(p->ranks) * alpha + (n - 1) / n * bytes * (beta + (adds ? gamma : 0));
+    return tui_log2_up(p->ranks) * alpha +
+           (n - 1) / n * bytes * (beta + (adds ? gamma : 0));
 }
 
 const struct tu_algorithm tui_rs_halving = {
-    "halving", "recursive halving, powers of two only", SOURCE, TU_REDUCE_SCATTER, tui_no_keys,
-    0, plan_halving, round_halving, sent_others, model_powers,
+    "halving",    "recursive halving, powers of two only",
+    SOURCE,       TU_REDUCE_SCATTER,
+    tui_no_keys,  0,
+    plan_halving, round_halving,
+    sent_others,  model_powers,
 };
 
 static int plan_gather(struct tu_plan *p, const struct tu_spec *spec, struct tu_err *err)
@@ -240,7 +272,8 @@ static int plan_gather(struct tu_plan *p, const struct tu_spec *spec, struct tu_
     return only_powers(p, err);
 }
 
-static void round_gather(const struct tu_plan *p, uint32_t r, uint64_t k, struct tu_round *o)
+static void round_gather(const struct tu_plan *p, uint32_t r, uint64_t k,
+                         struct tu_round *o)
 {
     uint64_t c = p->count;
     if (!k) {
@@ -254,11 +287,15 @@ static void round_gather(const struct tu_plan *p, uint32_t r, uint64_t k, struct
 }
 
 const struct tu_algorithm tui_ag_doubling = {
-    "doubling", "recursive doubling, powers of two only", SOURCE, TU_ALLGATHER, tui_no_keys, 0,
-    plan_gather, round_gather, sent_others, model_powers,
+    "doubling",  "recursive doubling, powers of two only",
+    SOURCE,      TU_ALLGATHER,
+    tui_no_keys, 0,
+    plan_gather, round_gather,
+    sent_others, model_powers,
 };
 
-/* Barrier: in round k everyone tells r + 2^k -------------------------------------------------- */
+/* Barrier: in round k everyone tells r + 2^k
+ * -------------------------------------------------- */
 
 static int plan_barrier(struct tu_plan *p, const struct tu_spec *spec, struct tu_err *err)
 {
@@ -269,11 +306,14 @@ static int plan_barrier(struct tu_plan *p, const struct tu_spec *spec, struct tu
     return 0;
 }
 
-static void round_barrier(const struct tu_plan *p, uint32_t r, uint64_t k, struct tu_round *o)
+static void round_barrier(const struct tu_plan *p, uint32_t r, uint64_t k,
+                          struct tu_round *o)
 {
     int64_t d = (int64_t)1 << k;
-    *o = (struct tu_round){.to = tui_turn(r, d, p->ranks), .from = tui_turn(r, -d, p->ranks),
-                           .send = tui_span(TU_WORK, 0, 1), .recv = tui_span(TU_WORK, 1, 1)};
+    *o = (struct tu_round){.to = tui_turn(r, d, p->ranks),
+                           .from = tui_turn(r, -d, p->ranks),
+                           .send = tui_span(TU_WORK, 0, 1),
+                           .recv = tui_span(TU_WORK, 1, 1)};
 }
 
 static uint64_t sent_barrier(const struct tu_plan *p, uint32_t r)
@@ -282,8 +322,8 @@ static uint64_t sent_barrier(const struct tu_plan *p, uint32_t r)
     return tui_log2_up(p->ranks);
 }
 
-static double model_barrier(const struct tu_plan *p, double bytes, double alpha, double beta,
-                            double gamma)
+static double model_barrier(const struct tu_plan *p, double bytes, double alpha,
+                            double beta, double gamma)
 {
     (void)bytes;
     (void)beta;
@@ -292,7 +332,14 @@ static double model_barrier(const struct tu_plan *p, double bytes, double alpha,
 }
 
 const struct tu_algorithm tui_dissemination = {
-    "dissemination", "in round k everyone tells the rank 2^k further",
-    "Hensgen, Finkel, Manber 1988", TU_BARRIER, tui_no_keys, 0,
-    plan_barrier, round_barrier, sent_barrier, model_barrier,
+    "dissemination",
+    "in round k everyone tells the rank 2^k further",
+    "Hensgen, Finkel, Manber 1988",
+    TU_BARRIER,
+    tui_no_keys,
+    0,
+    plan_barrier,
+    round_barrier,
+    sent_barrier,
+    model_barrier,
 };

@@ -1,19 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* alg_fused.c: all-reduce in shared memory, in one pass.
  *
- * Small vectors: everyone lays its own out (two places in turn, so that one barrier is enough) and
- * folds all of them itself. Large ones that all ranks see: rank r owns a slice, reads it from all
- * inputs and stores the result to all outputs. Ordinary memory goes through the stages chunk by
- * chunk: in, fold, out. The order of the fold is the same on every path. */
+ * Small vectors: everyone lays its own out (two places in turn, so that one barrier is
+ * enough) and folds all of them itself. Large ones that all ranks see: rank r owns a
+ * slice, reads it from all inputs and stores the result to all outputs. Ordinary memory
+ * goes through the stages chunk by chunk: in, fold, out. The order of the fold is the
+ * same on every path. */
 #include "exec.h"
 #include "reduce.h"
 
-#define SMALL ((uint64_t)16 << 10)  /* bytes of one of the two places */
-#define CHUNK ((uint64_t)256 << 10) /* bytes of a stage that travel at once; two in turn */
-#define PAST ((uint64_t)16 << 20)   /* from here on results bypass the caches */
-#define TILE ((uint64_t)16 << 10)   /* bytes folded before they are stored */
+#define SMALL ((uint64_t)16 << 10) /* bytes of one of the two places */
+#define CHUNK                                                                            \
+    ((uint64_t)256 << 10)         /* bytes of a stage that travel at once; two in turn */
+#define PAST ((uint64_t)16 << 20) /* from here on results bypass the caches */
+#define TILE ((uint64_t)16 << 10) /* bytes folded before they are stored */
 
-_Static_assert(2 * SMALL + 2 * CHUNK <= TUI_STAGE, "stages hold the places and the chunks");
+_Static_assert(2 * SMALL + 2 * CHUNK <= TUI_STAGE,
+               "stages hold the places and the chunks");
 
 static int plan(struct tu_plan *p, const struct tu_spec *spec, struct tu_err *err)
 {
@@ -43,8 +46,10 @@ static int small(struct tu_exec *x, const void *in, void *out, struct tu_err *er
     return code ? code : fold(x, out, x->plan.count, err);
 }
 
-/* A slice of vectors that all ranks see, at byte offsets in_at and out_at of their shares. */
-static int shared_slice(struct tu_exec *x, uint64_t in_at, uint64_t out_at, struct tu_err *err)
+/* A slice of vectors that all ranks see, at byte offsets in_at and out_at of their
+ * shares. */
+static int shared_slice(struct tu_exec *x, uint64_t in_at, uint64_t out_at,
+                        struct tu_err *err)
 {
     uint32_t me = x->rank->id, n = x->plan.ranks;
     uint64_t first = tui_block_at(x->plan.count, n, me) * x->size;
@@ -60,7 +65,8 @@ static int shared_slice(struct tu_exec *x, uint64_t in_at, uint64_t out_at, stru
             return code;
         for (uint32_t i = 1; i < n; i++) {
             uint32_t q = me + i < n ? me + i : me + i - n;
-            unsigned char *to = (unsigned char *)tu_rank_shared(x->rank, q) + out_at + off;
+            unsigned char *to =
+                (unsigned char *)tu_rank_shared(x->rank, q) + out_at + off;
             if (past)
                 tui_copy_past(to, mine, (size_t)len);
             else
@@ -77,7 +83,8 @@ static int through_stages(struct tu_exec *x, const unsigned char *in, unsigned c
     uint64_t per = CHUNK / x->size; /* elements */
     int code = 0;
     for (uint64_t at = 0, turn = 0; at < x->plan.count && !code; at += per, turn++) {
-        uint64_t count = tu_min(per, x->plan.count - at), place = 2 * SMALL + turn % 2 * CHUNK;
+        uint64_t count = tu_min(per, x->plan.count - at),
+                 place = 2 * SMALL + turn % 2 * CHUNK;
         uint64_t first = tui_block_at(count, n, me) * x->size;
         uint64_t mine = tui_block_len(count, n, me) * x->size, all = count * x->size;
         const unsigned char *from = in + at * x->size;
@@ -120,8 +127,10 @@ int tui_fused_run(struct tu_exec *x, const void *in, void *out, struct tu_err *e
     return code ? code : tu_rank_barrier(x->rank, err);
 }
 
-/* Bytes of memory traffic instead of messages: every rank reads 1/p of all, stores 1/p to all. */
-static double model(const struct tu_plan *p, double bytes, double alpha, double beta, double gamma)
+/* Bytes of memory traffic instead of messages: every rank reads 1/p of all, stores 1/p to
+ * all. */
+static double model(const struct tu_plan *p, double bytes, double alpha, double beta,
+                    double gamma)
 {
     (void)p;
     return 2 * alpha + bytes * (beta + gamma);
@@ -130,6 +139,14 @@ static double model(const struct tu_plan *p, double bytes, double alpha, double 
 static const char *const no_keys[] = {NULL};
 
 const struct tu_algorithm tui_ar_fused = {
-    "fused", "shared memory, one pass; keeps any --reduce-order", "XHC; DeepSpeed csrc/cpu/comm",
-    TU_ALLREDUCE, no_keys, TU_ALG_SHARED | TU_ALG_ORDERED, plan, NULL, NULL, model,
+    "fused",
+    "shared memory, one pass; keeps any --reduce-order",
+    "XHC; DeepSpeed csrc/cpu/comm",
+    TU_ALLREDUCE,
+    no_keys,
+    TU_ALG_SHARED | TU_ALG_ORDERED,
+    plan,
+    NULL,
+    NULL,
+    model,
 };

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* alg_hier.c: rings within levels: node, rack, cluster; the dimensions of a torus.
  *
- * Reduce-scatter inside the innermost level, then among equals of the next on the block that is
- * left, and back by all-gathers: each level carries only 1/q of what the one inside it does.
- * levels=L0+L1+…, innermost first; their product is the number of ranks.
- * Source: P. Sack and W. Gropp, "Collective algorithms for multiported torus networks", 2015; two
- * levels as in ZeRO++ (arXiv 2306.10209), three as in its study on Frontier. */
+ * Reduce-scatter inside the innermost level, then among equals of the next on the block
+ * that is left, and back by all-gathers: each level carries only 1/q of what the one
+ * inside it does. levels=L0+L1+…, innermost first; their product is the number of ranks.
+ * Source: P. Sack and W. Gropp, "Collective algorithms for multiported torus networks",
+ * 2015; two levels as in ZeRO++ (arXiv 2306.10209), three as in its study on Frontier. */
 #include "plan.h"
 
 static const char *const keys[] = {"levels", NULL};
@@ -29,8 +29,10 @@ static int read_levels(struct tu_plan *p, const char *text, struct tu_err *err)
         if (!*at && product == p->ranks)
             return 0;
     }
-    return tu_fail(err, TU_EUSAGE, "levels=%s: expected up to 4 numbers joined by '+' whose "
-                   "product is %u", text, (unsigned)p->ranks);
+    return tu_fail(err, TU_EUSAGE,
+                   "levels=%s: expected up to 4 numbers joined by '+' whose "
+                   "product is %u",
+                   text, (unsigned)p->ranks);
 }
 
 /* Without levels: the divisor nearest to the square root from below, and the rest. */
@@ -61,7 +63,8 @@ static int plan(struct tu_plan *p, const struct tu_spec *spec, struct tu_err *er
     return code;
 }
 
-/* Where rank r stands in level j, its stride, and the part of the vector that is left there. */
+/* Where rank r stands in level j, its stride, and the part of the vector that is left
+ * there. */
 struct place {
     uint32_t q, pos, stride;
     uint64_t at, n;
@@ -85,7 +88,8 @@ static struct place place_of(const struct tu_plan *p, uint32_t r, uint32_t j)
 static struct tu_span block(const struct place *a, enum tu_space space, int64_t b)
 {
     uint32_t i = tui_turn(a->pos, b, a->q);
-    return tui_span(space, a->at + tui_block_at(a->n, a->q, i), tui_block_len(a->n, a->q, i));
+    return tui_span(space, a->at + tui_block_at(a->n, a->q, i),
+                    tui_block_len(a->n, a->q, i));
 }
 
 static uint32_t neighbour(const struct place *a, uint32_t r, int64_t d)
@@ -134,7 +138,8 @@ static uint64_t sent(const struct tu_plan *p, uint32_t r)
     return n;
 }
 
-static double model(const struct tu_plan *p, double bytes, double alpha, double beta, double gamma)
+static double model(const struct tu_plan *p, double bytes, double alpha, double beta,
+                    double gamma)
 {
     double t = 0;
     for (uint32_t j = 0; j < p->levels; j++) {
@@ -146,6 +151,14 @@ static double model(const struct tu_plan *p, double bytes, double alpha, double 
 }
 
 const struct tu_algorithm tui_ar_hier = {
-    "hier", "rings by level (levels=INNER+…+OUTER)", "Sack and Gropp 2015", TU_ALLREDUCE, keys,
-    0, plan, round_of, sent, model,
+    "hier",
+    "rings by level (levels=INNER+…+OUTER)",
+    "Sack and Gropp 2015",
+    TU_ALLREDUCE,
+    keys,
+    0,
+    plan,
+    round_of,
+    sent,
+    model,
 };

@@ -1,14 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* alg_ring.c: neighbours only: ring all-reduce, reduce-scatter, all-gather, chain, shift.
  *
- * Source: P. Patarasuk and X. Yuan, "Bandwidth optimal all-reduce algorithms for clusters of
- * workstations", JPDC 2009; the segmented ring as in Open MPI's coll_base_allreduce.c. */
+ * Source: P. Patarasuk and X. Yuan, "Bandwidth optimal all-reduce algorithms for clusters
+ * of workstations", JPDC 2009; the segmented ring as in Open MPI's coll_base_allreduce.c.
+ */
 #include "plan.h"
 
 #define SOURCE "Patarasuk and Yuan 2009"
 
-/* All-reduce: (p-1) rounds of reduce-scatter for each segment, then (p-1) of all-gather. */
-static int plan_allreduce(struct tu_plan *p, const struct tu_spec *spec, struct tu_err *err)
+/* All-reduce: (p-1) rounds of reduce-scatter for each segment, then (p-1) of all-gather.
+ */
+static int plan_allreduce(struct tu_plan *p, const struct tu_spec *spec,
+                          struct tu_err *err)
 {
     p->rounds = 1;
     int code = tui_plan_segments(p, spec, err);
@@ -18,10 +21,13 @@ static int plan_allreduce(struct tu_plan *p, const struct tu_spec *spec, struct 
 }
 
 /* Segment s of block b. */
-static struct tu_span part(const struct tu_plan *p, enum tu_space space, uint32_t b, uint32_t s)
+static struct tu_span part(const struct tu_plan *p, enum tu_space space, uint32_t b,
+                           uint32_t s)
 {
-    uint64_t at = tui_block_at(p->count, p->ranks, b), n = tui_block_len(p->count, p->ranks, b);
-    return tui_span(space, at + tui_block_at(n, p->segments, s), tui_block_len(n, p->segments, s));
+    uint64_t at = tui_block_at(p->count, p->ranks, b),
+             n = tui_block_len(p->count, p->ranks, b);
+    return tui_span(space, at + tui_block_at(n, p->segments, s),
+                    tui_block_len(n, p->segments, s));
 }
 
 static struct tu_span whole(const struct tu_plan *p, uint32_t b)
@@ -30,7 +36,8 @@ static struct tu_span whole(const struct tu_plan *p, uint32_t b)
                     tui_block_len(p->count, p->ranks, b));
 }
 
-static void round_allreduce(const struct tu_plan *p, uint32_t r, uint64_t k, struct tu_round *o)
+static void round_allreduce(const struct tu_plan *p, uint32_t r, uint64_t k,
+                            struct tu_round *o)
 {
     uint32_t n = p->ranks;
     if (n == 1) {
@@ -57,25 +64,29 @@ static uint64_t sent_allreduce(const struct tu_plan *p, uint32_t r)
 {
     if (p->ranks == 1)
         return 0;
-    /* All blocks but one, twice: r+1 is not sent in the first half, r+2 not in the second. */
+    /* All blocks but one, twice: r+1 is not sent in the first half, r+2 not in the
+     * second. */
     return 2 * p->count - tui_block_len(p->count, p->ranks, tui_turn(r, 1, p->ranks)) -
            tui_block_len(p->count, p->ranks, (r + 2) % p->ranks);
 }
 
-static double model_allreduce(const struct tu_plan *p, double bytes, double alpha, double beta,
-                              double gamma)
+static double model_allreduce(const struct tu_plan *p, double bytes, double alpha,
+                              double beta, double gamma)
 {
     double n = p->ranks, m = p->segments;
     return (m + 1) * (n - 1) * alpha + (n - 1) / n * bytes * (2 * beta + gamma);
 }
 
 const struct tu_algorithm tui_ar_ring = {
-    "ring", "neighbours only; least bytes (seg=N: each block in N parts)", SOURCE, TU_ALLREDUCE,
-    tui_segment_keys, 0, plan_allreduce, round_allreduce, sent_allreduce, model_allreduce,
+    "ring",           "neighbours only; least bytes (seg=N: each block in N parts)",
+    SOURCE,           TU_ALLREDUCE,
+    tui_segment_keys, 0,
+    plan_allreduce,   round_allreduce,
+    sent_allreduce,   model_allreduce,
 };
 
-/* Reduce-scatter: one step further round the ring, so that block r ends at rank r. Two blocks of
- * work: one is sent while the next comes in. */
+/* Reduce-scatter: one step further round the ring, so that block r ends at rank r. Two
+ * blocks of work: one is sent while the next comes in. */
 static int plan_scatter(struct tu_plan *p, const struct tu_spec *spec, struct tu_err *err)
 {
     (void)spec;
@@ -85,7 +96,8 @@ static int plan_scatter(struct tu_plan *p, const struct tu_spec *spec, struct tu
     return 0;
 }
 
-static void round_scatter(const struct tu_plan *p, uint32_t r, uint64_t k, struct tu_round *o)
+static void round_scatter(const struct tu_plan *p, uint32_t r, uint64_t k,
+                          struct tu_round *o)
 {
     uint32_t n = p->ranks;
     uint64_t c = p->count;
@@ -94,8 +106,8 @@ static void round_scatter(const struct tu_plan *p, uint32_t r, uint64_t k, struc
         return;
     }
     int64_t i = (int64_t)k;
-    *o = (struct tu_round){.to = tui_turn(r, 1, n), .from = tui_turn(r, -1, n), .add = true,
-                           .left = true};
+    *o = (struct tu_round){
+        .to = tui_turn(r, 1, n), .from = tui_turn(r, -1, n), .add = true, .left = true};
     o->send = k ? tui_blocks(TU_WORK, c, (k - 1) % 2, 1)
                 : tui_blocks(TU_IN, c, tui_turn(r, -1, n), 1);
     o->recv = k + 2 == n ? tui_span(TU_OUT, 0, c) : tui_blocks(TU_WORK, c, k % 2, 1);
@@ -117,8 +129,8 @@ static double model_half(const struct tu_plan *p, double bytes, double alpha, do
 }
 
 const struct tu_algorithm tui_rs_ring = {
-    "ring", "neighbours only", SOURCE, TU_REDUCE_SCATTER, tui_no_keys, 0,
-    plan_scatter, round_scatter, sent_blocks, model_half,
+    "ring", "neighbours only", SOURCE,        TU_REDUCE_SCATTER, tui_no_keys,
+    0,      plan_scatter,      round_scatter, sent_blocks,       model_half,
 };
 
 /* All-gather. */
@@ -130,7 +142,8 @@ static int plan_gather(struct tu_plan *p, const struct tu_spec *spec, struct tu_
     return 0;
 }
 
-static void round_gather(const struct tu_plan *p, uint32_t r, uint64_t k, struct tu_round *o)
+static void round_gather(const struct tu_plan *p, uint32_t r, uint64_t k,
+                         struct tu_round *o)
 {
     uint32_t n = p->ranks;
     if (!k) {
@@ -143,8 +156,8 @@ static void round_gather(const struct tu_plan *p, uint32_t r, uint64_t k, struct
 }
 
 const struct tu_algorithm tui_ag_ring = {
-    "ring", "neighbours only", SOURCE, TU_ALLGATHER, tui_no_keys, 0,
-    plan_gather, round_gather, sent_blocks, model_half,
+    "ring", "neighbours only", SOURCE,       TU_ALLGATHER, tui_no_keys,
+    0,      plan_gather,       round_gather, sent_blocks,  model_half,
 };
 
 /* Broadcast along a chain, in segments. */
@@ -155,7 +168,8 @@ static int plan_chain(struct tu_plan *p, const struct tu_spec *spec, struct tu_e
     return code;
 }
 
-static void round_chain(const struct tu_plan *p, uint32_t r, uint64_t k, struct tu_round *o)
+static void round_chain(const struct tu_plan *p, uint32_t r, uint64_t k,
+                        struct tu_round *o)
 {
     uint32_t v = tui_virtual(p, r);
     tui_idle(o);
@@ -164,7 +178,8 @@ static void round_chain(const struct tu_plan *p, uint32_t r, uint64_t k, struct 
             tui_copy(o, r, tui_span(TU_IN, 0, p->count), tui_span(TU_OUT, 0, p->count));
         return;
     }
-    uint32_t s = (uint32_t)((k - 1) / (p->ranks - 1)), hop = (uint32_t)((k - 1) % (p->ranks - 1));
+    uint32_t s = (uint32_t)((k - 1) / (p->ranks - 1)),
+             hop = (uint32_t)((k - 1) % (p->ranks - 1));
     struct tu_span piece = tui_span(TU_OUT, tui_block_at(p->count, p->segments, s),
                                     tui_block_len(p->count, p->segments, s));
     o->send = o->recv = piece;
@@ -179,8 +194,8 @@ static uint64_t sent_chain(const struct tu_plan *p, uint32_t r)
     return tui_virtual(p, r) + 1 < p->ranks ? p->count : 0;
 }
 
-static double model_chain(const struct tu_plan *p, double bytes, double alpha, double beta,
-                          double gamma)
+static double model_chain(const struct tu_plan *p, double bytes, double alpha,
+                          double beta, double gamma)
 {
     (void)gamma;
     double m = p->segments;
@@ -188,8 +203,11 @@ static double model_chain(const struct tu_plan *p, double bytes, double alpha, d
 }
 
 const struct tu_algorithm tui_bc_chain = {
-    "chain", "one after the other (seg=N: pipelined in N parts)", "pipelined chain", TU_BROADCAST,
-    tui_segment_keys, 0, plan_chain, round_chain, sent_chain, model_chain,
+    "chain",           "one after the other (seg=N: pipelined in N parts)",
+    "pipelined chain", TU_BROADCAST,
+    tui_segment_keys,  0,
+    plan_chain,        round_chain,
+    sent_chain,        model_chain,
 };
 
 /* Everyone to the right-hand neighbour. */
@@ -201,10 +219,12 @@ static int plan_shift(struct tu_plan *p, const struct tu_spec *spec, struct tu_e
     return 0;
 }
 
-static void round_shift(const struct tu_plan *p, uint32_t r, uint64_t k, struct tu_round *o)
+static void round_shift(const struct tu_plan *p, uint32_t r, uint64_t k,
+                        struct tu_round *o)
 {
     (void)k;
-    *o = (struct tu_round){.to = tui_turn(r, 1, p->ranks), .from = tui_turn(r, -1, p->ranks),
+    *o = (struct tu_round){.to = tui_turn(r, 1, p->ranks),
+                           .from = tui_turn(r, -1, p->ranks),
                            .send = tui_span(TU_IN, 0, p->count),
                            .recv = tui_span(TU_OUT, 0, p->count)};
 }
@@ -215,8 +235,8 @@ static uint64_t sent_shift(const struct tu_plan *p, uint32_t r)
     return p->ranks > 1 ? p->count : 0;
 }
 
-static double model_shift(const struct tu_plan *p, double bytes, double alpha, double beta,
-                          double gamma)
+static double model_shift(const struct tu_plan *p, double bytes, double alpha,
+                          double beta, double gamma)
 {
     (void)p;
     (void)gamma;
@@ -224,6 +244,14 @@ static double model_shift(const struct tu_plan *p, double bytes, double alpha, d
 }
 
 const struct tu_algorithm tui_shift = {
-    "shift", "each to its right-hand neighbour", "nccl-tests, sendrecv", TU_SENDRECV, tui_no_keys,
-    0, plan_shift, round_shift, sent_shift, model_shift,
+    "shift",
+    "each to its right-hand neighbour",
+    "nccl-tests, sendrecv",
+    TU_SENDRECV,
+    tui_no_keys,
+    0,
+    plan_shift,
+    round_shift,
+    sent_shift,
+    model_shift,
 };

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* alg_star.c: everyone with the root directly: two hops, the root's link carries all.
  *
- * Wins where a message's latency is all that counts. Source: Z. Li et al., "TPI-LLM: Serving
- * 70B-scale LLMs efficiently on low-resource mobile devices", 2024 (star all-reduce). */
+ * Wins where a message's latency is all that counts. Source: Z. Li et al., "TPI-LLM:
+ * Serving 70B-scale LLMs efficiently on low-resource mobile devices", 2024 (star
+ * all-reduce). */
 #include "plan.h"
 
 #define SOURCE "TPI-LLM, arXiv 2410.00531"
@@ -16,7 +17,6 @@ static void inward(const struct tu_plan *p, uint32_t r, uint32_t i, struct tu_ro
         o->to = p->root;
     else if (v == 0)
         o->from = tui_real(p, i);
-
 }
 
 static void outward(const struct tu_plan *p, uint32_t r, uint32_t i, struct tu_round *o)
@@ -39,7 +39,8 @@ static void add_round(const struct tu_plan *p, uint32_t r, uint32_t i, struct tu
     o->add = o->from != TU_NOBODY;
 }
 
-static int plan_allreduce(struct tu_plan *p, const struct tu_spec *spec, struct tu_err *err)
+static int plan_allreduce(struct tu_plan *p, const struct tu_spec *spec,
+                          struct tu_err *err)
 {
     (void)spec;
     (void)err;
@@ -48,7 +49,8 @@ static int plan_allreduce(struct tu_plan *p, const struct tu_spec *spec, struct 
     return 0;
 }
 
-static void round_allreduce(const struct tu_plan *p, uint32_t r, uint64_t k, struct tu_round *o)
+static void round_allreduce(const struct tu_plan *p, uint32_t r, uint64_t k,
+                            struct tu_round *o)
 {
     if (p->ranks == 1) {
         tui_copy(o, r, tui_span(TU_IN, 0, p->count), tui_span(TU_OUT, 0, p->count));
@@ -65,16 +67,16 @@ static uint64_t sent_allreduce(const struct tu_plan *p, uint32_t r)
     return p->count * (r ? 1 : p->ranks - 1);
 }
 
-static double model_allreduce(const struct tu_plan *p, double bytes, double alpha, double beta,
-                              double gamma)
+static double model_allreduce(const struct tu_plan *p, double bytes, double alpha,
+                              double beta, double gamma)
 {
     double n = p->ranks;
     return n == 1 ? 0 : 2 * alpha + 2 * (n - 1) * bytes * beta + (n - 1) * bytes * gamma;
 }
 
 const struct tu_algorithm tui_ar_star = {
-    "star", "all to rank 0 and back", SOURCE, TU_ALLREDUCE, tui_no_keys, 0,
-    plan_allreduce, round_allreduce, sent_allreduce, model_allreduce,
+    "star", "all to rank 0 and back", SOURCE,          TU_ALLREDUCE,   tui_no_keys,
+    0,      plan_allreduce,           round_allreduce, sent_allreduce, model_allreduce,
 };
 
 static int plan_one_way(struct tu_plan *p, const struct tu_spec *spec, struct tu_err *err)
@@ -87,7 +89,8 @@ static int plan_one_way(struct tu_plan *p, const struct tu_spec *spec, struct tu
     return 0;
 }
 
-static void round_reduce(const struct tu_plan *p, uint32_t r, uint64_t k, struct tu_round *o)
+static void round_reduce(const struct tu_plan *p, uint32_t r, uint64_t k,
+                         struct tu_round *o)
 {
     if (p->ranks == 1)
         tui_copy(o, r, tui_span(TU_IN, 0, p->count), tui_span(TU_OUT, 0, p->count));
@@ -106,8 +109,8 @@ static uint64_t sent_outward(const struct tu_plan *p, uint32_t r)
 }
 
 /* S is the root's whole: p blocks for gather and scatter. */
-static double model_one_way(const struct tu_plan *p, double bytes, double alpha, double beta,
-                            double gamma)
+static double model_one_way(const struct tu_plan *p, double bytes, double alpha,
+                            double beta, double gamma)
 {
     double n = p->ranks;
     bool blocks = p->alg->coll == TU_GATHER || p->alg->coll == TU_SCATTER;
@@ -117,11 +120,12 @@ static double model_one_way(const struct tu_plan *p, double bytes, double alpha,
 }
 
 const struct tu_algorithm tui_red_star = {
-    "star", "all to the root", SOURCE, TU_REDUCE, tui_no_keys, 0,
-    plan_one_way, round_reduce, sent_inward, model_one_way,
+    "star", "all to the root", SOURCE,       TU_REDUCE,   tui_no_keys,
+    0,      plan_one_way,      round_reduce, sent_inward, model_one_way,
 };
 
-static void round_broadcast(const struct tu_plan *p, uint32_t r, uint64_t k, struct tu_round *o)
+static void round_broadcast(const struct tu_plan *p, uint32_t r, uint64_t k,
+                            struct tu_round *o)
 {
     struct tu_span in = tui_span(TU_IN, 0, p->count), out = tui_span(TU_OUT, 0, p->count);
     outward(p, r, (uint32_t)k, o);
@@ -134,11 +138,12 @@ static void round_broadcast(const struct tu_plan *p, uint32_t r, uint64_t k, str
 }
 
 const struct tu_algorithm tui_bc_star = {
-    "star", "the root to all", SOURCE, TU_BROADCAST, tui_no_keys, 0,
-    plan_one_way, round_broadcast, sent_outward, model_one_way,
+    "star", "the root to all", SOURCE,          TU_BROADCAST, tui_no_keys,
+    0,      plan_one_way,      round_broadcast, sent_outward, model_one_way,
 };
 
-static void round_gather(const struct tu_plan *p, uint32_t r, uint64_t k, struct tu_round *o)
+static void round_gather(const struct tu_plan *p, uint32_t r, uint64_t k,
+                         struct tu_round *o)
 {
     struct tu_span in = tui_span(TU_IN, 0, p->count);
     uint32_t other = tui_real(p, (uint32_t)k);
@@ -154,11 +159,12 @@ static void round_gather(const struct tu_plan *p, uint32_t r, uint64_t k, struct
 }
 
 const struct tu_algorithm tui_gather_star = {
-    "star", "all to the root", SOURCE, TU_GATHER, tui_no_keys, 0,
-    plan_one_way, round_gather, sent_inward, model_one_way,
+    "star", "all to the root", SOURCE,       TU_GATHER,   tui_no_keys,
+    0,      plan_one_way,      round_gather, sent_inward, model_one_way,
 };
 
-static void round_scatter(const struct tu_plan *p, uint32_t r, uint64_t k, struct tu_round *o)
+static void round_scatter(const struct tu_plan *p, uint32_t r, uint64_t k,
+                          struct tu_round *o)
 {
     struct tu_span out = tui_span(TU_OUT, 0, p->count);
     uint32_t other = tui_real(p, (uint32_t)k);
@@ -174,6 +180,6 @@ static void round_scatter(const struct tu_plan *p, uint32_t r, uint64_t k, struc
 }
 
 const struct tu_algorithm tui_scatter_star = {
-    "star", "the root to all", SOURCE, TU_SCATTER, tui_no_keys, 0,
-    plan_one_way, round_scatter, sent_outward, model_one_way,
+    "star", "the root to all", SOURCE,        TU_SCATTER,   tui_no_keys,
+    0,      plan_one_way,      round_scatter, sent_outward, model_one_way,
 };

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* alg_tree.c: binomial trees: reduce, broadcast, both as an all-reduce, gather, scatter.
  *
- * v is the distance from the root. In round i of a reduction the ranks whose lowest set bit is
- * 2^i send to v - 2^i; a broadcast is the same backwards.
- * Source: R. Thakur, R. Rabenseifner, W. Gropp, "Optimization of collective communication
- * operations in MPICH", IJHPCA 2005. */
+ * v is the distance from the root. In round i of a reduction the ranks whose lowest set
+ * bit is 2^i send to v - 2^i; a broadcast is the same backwards. Source: R. Thakur, R.
+ * Rabenseifner, W. Gropp, "Optimization of collective communication operations in MPICH",
+ * IJHPCA 2005. */
 #include "plan.h"
 
 #define SOURCE "Thakur, Rabenseifner, Gropp 2005"
@@ -38,7 +38,8 @@ static void reduce_level(const struct tu_plan *p, uint32_t r, uint32_t i, uint32
                          enum tu_space space, struct tu_round *o)
 {
     uint32_t v = tui_virtual(p, r), peer;
-    bool inner = v % 2 == 0 && v + 1 < p->ranks; /* has received something before it sends */
+    bool inner =
+        v % 2 == 0 && v + 1 < p->ranks; /* has received something before it sends */
     enum role role = role_of(p, v, i, &peer);
     tui_idle(o);
     if (role == SENDS) {
@@ -75,9 +76,11 @@ static uint64_t children(const struct tu_plan *p, uint32_t v)
     return n;
 }
 
-/* All-reduce --------------------------------------------------------------------------------- */
+/* All-reduce
+ * --------------------------------------------------------------------------------- */
 
-static int plan_allreduce(struct tu_plan *p, const struct tu_spec *spec, struct tu_err *err)
+static int plan_allreduce(struct tu_plan *p, const struct tu_spec *spec,
+                          struct tu_err *err)
 {
     p->root = 0;
     int code = tui_plan_segments(p, spec, err);
@@ -85,7 +88,8 @@ static int plan_allreduce(struct tu_plan *p, const struct tu_spec *spec, struct 
     return code;
 }
 
-static void round_allreduce(const struct tu_plan *p, uint32_t r, uint64_t k, struct tu_round *o)
+static void round_allreduce(const struct tu_plan *p, uint32_t r, uint64_t k,
+                            struct tu_round *o)
 {
     uint32_t log = tui_log2_up(p->ranks);
     uint64_t up = (uint64_t)log * p->segments;
@@ -94,7 +98,8 @@ static void round_allreduce(const struct tu_plan *p, uint32_t r, uint64_t k, str
     else if (k < up)
         reduce_level(p, r, (uint32_t)(k % log), (uint32_t)(k / log), TU_OUT, o);
     else
-        broadcast_level(p, r, log - 1 - (uint32_t)((k - up) % log), (uint32_t)((k - up) / log), o);
+        broadcast_level(p, r, log - 1 - (uint32_t)((k - up) % log),
+                        (uint32_t)((k - up) / log), o);
 }
 
 static uint64_t sent_allreduce(const struct tu_plan *p, uint32_t r)
@@ -102,8 +107,8 @@ static uint64_t sent_allreduce(const struct tu_plan *p, uint32_t r)
     return p->count * (children(p, r) + (r != 0));
 }
 
-static double model_allreduce(const struct tu_plan *p, double bytes, double alpha, double beta,
-                              double gamma)
+static double model_allreduce(const struct tu_plan *p, double bytes, double alpha,
+                              double beta, double gamma)
 {
     double log = tui_log2_up(p->ranks), m = p->segments;
     if (m == 1)
@@ -113,11 +118,16 @@ static double model_allreduce(const struct tu_plan *p, double bytes, double alph
 }
 
 const struct tu_algorithm tui_ar_tree = {
-    "tree", "binomial reduce, then broadcast (seg=N: in N parts)", SOURCE, TU_ALLREDUCE,
-    tui_segment_keys, 0, plan_allreduce, round_allreduce, sent_allreduce, model_allreduce,
+    "tree",           "binomial reduce, then broadcast (seg=N: in N parts)",
+    SOURCE,           TU_ALLREDUCE,
+    tui_segment_keys, 0,
+    plan_allreduce,   round_allreduce,
+    sent_allreduce,   model_allreduce,
 };
 
-/* Reduce ------------------------------------------------------------------------------------- */
+/* Reduce
+ * -------------------------------------------------------------------------------------
+ */
 
 static int plan_reduce(struct tu_plan *p, const struct tu_spec *spec, struct tu_err *err)
 {
@@ -127,7 +137,8 @@ static int plan_reduce(struct tu_plan *p, const struct tu_spec *spec, struct tu_
     return code;
 }
 
-static void round_reduce(const struct tu_plan *p, uint32_t r, uint64_t k, struct tu_round *o)
+static void round_reduce(const struct tu_plan *p, uint32_t r, uint64_t k,
+                         struct tu_round *o)
 {
     uint32_t log = tui_log2_up(p->ranks);
     if (p->ranks == 1)
@@ -142,32 +153,39 @@ static uint64_t sent_reduce(const struct tu_plan *p, uint32_t r)
     return r == p->root ? 0 : p->count;
 }
 
-static double model_reduce(const struct tu_plan *p, double bytes, double alpha, double beta,
-                           double gamma)
+static double model_reduce(const struct tu_plan *p, double bytes, double alpha,
+                           double beta, double gamma)
 {
     double log = tui_log2_up(p->ranks), m = p->segments;
     return (log + m - 1) * (alpha + bytes / m * (beta + gamma));
 }
 
 const struct tu_algorithm tui_red_tree = {
-    "tree", "binomial (seg=N: in N parts)", SOURCE, TU_REDUCE, tui_segment_keys, 0,
-    plan_reduce, round_reduce, sent_reduce, model_reduce,
+    "tree",           "binomial (seg=N: in N parts)",
+    SOURCE,           TU_REDUCE,
+    tui_segment_keys, 0,
+    plan_reduce,      round_reduce,
+    sent_reduce,      model_reduce,
 };
 
-/* Broadcast ---------------------------------------------------------------------------------- */
+/* Broadcast
+ * ---------------------------------------------------------------------------------- */
 
-static int plan_broadcast(struct tu_plan *p, const struct tu_spec *spec, struct tu_err *err)
+static int plan_broadcast(struct tu_plan *p, const struct tu_spec *spec,
+                          struct tu_err *err)
 {
     int code = tui_plan_segments(p, spec, err);
     p->rounds = 1 + (uint64_t)tui_log2_up(p->ranks) * p->segments;
     return code;
 }
 
-static void round_broadcast(const struct tu_plan *p, uint32_t r, uint64_t k, struct tu_round *o)
+static void round_broadcast(const struct tu_plan *p, uint32_t r, uint64_t k,
+                            struct tu_round *o)
 {
     uint32_t log = tui_log2_up(p->ranks);
     if (k) {
-        broadcast_level(p, r, log - 1 - (uint32_t)((k - 1) % log), (uint32_t)((k - 1) / log), o);
+        broadcast_level(p, r, log - 1 - (uint32_t)((k - 1) % log),
+                        (uint32_t)((k - 1) / log), o);
         return;
     }
     tui_idle(o);
@@ -180,8 +198,8 @@ static uint64_t sent_broadcast(const struct tu_plan *p, uint32_t r)
     return p->count * children(p, tui_virtual(p, r));
 }
 
-static double model_broadcast(const struct tu_plan *p, double bytes, double alpha, double beta,
-                              double gamma)
+static double model_broadcast(const struct tu_plan *p, double bytes, double alpha,
+                              double beta, double gamma)
 {
     (void)gamma;
     double log = tui_log2_up(p->ranks), m = p->segments;
@@ -189,11 +207,15 @@ static double model_broadcast(const struct tu_plan *p, double bytes, double alph
 }
 
 const struct tu_algorithm tui_bc_tree = {
-    "tree", "binomial (seg=N: in N parts)", SOURCE, TU_BROADCAST, tui_segment_keys, 0,
-    plan_broadcast, round_broadcast, sent_broadcast, model_broadcast,
+    "tree",           "binomial (seg=N: in N parts)",
+    SOURCE,           TU_BROADCAST,
+    tui_segment_keys, 0,
+    plan_broadcast,   round_broadcast,
+    sent_broadcast,   model_broadcast,
 };
 
-/* Gather and scatter: v holds the blocks of v, v+1, … in work, v's first ----------------------- */
+/* Gather and scatter: v holds the blocks of v, v+1, … in work, v's first
+ * ----------------------- */
 
 static uint32_t held(const struct tu_plan *p, uint32_t v, uint32_t i)
 {
@@ -214,11 +236,14 @@ static void turn_blocks(const struct tu_plan *p, bool second, struct tu_span *by
                         struct tu_span *by_rank, enum tu_space user)
 {
     uint64_t c = p->count, head = p->ranks - p->root;
-    *by_distance = second ? tui_blocks(TU_WORK, c, head, p->root) : tui_blocks(TU_WORK, c, 0, head);
-    *by_rank = second ? tui_blocks(user, c, 0, p->root) : tui_blocks(user, c, p->root, head);
+    *by_distance =
+        second ? tui_blocks(TU_WORK, c, head, p->root) : tui_blocks(TU_WORK, c, 0, head);
+    *by_rank =
+        second ? tui_blocks(user, c, 0, p->root) : tui_blocks(user, c, p->root, head);
 }
 
-static void round_gather(const struct tu_plan *p, uint32_t r, uint64_t k, struct tu_round *o)
+static void round_gather(const struct tu_plan *p, uint32_t r, uint64_t k,
+                         struct tu_round *o)
 {
     uint32_t log = tui_log2_up(p->ranks), v = tui_virtual(p, r), peer;
     struct tu_span from, to;
@@ -242,7 +267,8 @@ static void round_gather(const struct tu_plan *p, uint32_t r, uint64_t k, struct
     }
 }
 
-static void round_scatter(const struct tu_plan *p, uint32_t r, uint64_t k, struct tu_round *o)
+static void round_scatter(const struct tu_plan *p, uint32_t r, uint64_t k,
+                          struct tu_round *o)
 {
     uint32_t log = tui_log2_up(p->ranks), v = tui_virtual(p, r), peer;
     struct tu_span from, to;
@@ -279,8 +305,8 @@ static uint64_t sent_scatter(const struct tu_plan *p, uint32_t r)
     return p->count * (below - 1);
 }
 
-static double model_blocks(const struct tu_plan *p, double bytes, double alpha, double beta,
-                           double gamma)
+static double model_blocks(const struct tu_plan *p, double bytes, double alpha,
+                           double beta, double gamma)
 {
     (void)gamma;
     double n = p->ranks;
@@ -288,15 +314,16 @@ static double model_blocks(const struct tu_plan *p, double bytes, double alpha, 
 }
 
 const struct tu_algorithm tui_gather_tree = {
-    "tree", "binomial", SOURCE, TU_GATHER, tui_no_keys, 0,
-    plan_blocks, round_gather, sent_gather, model_blocks,
+    "tree", "binomial",  SOURCE,       TU_GATHER,   tui_no_keys,
+    0,      plan_blocks, round_gather, sent_gather, model_blocks,
 };
 const struct tu_algorithm tui_scatter_tree = {
-    "tree", "binomial", SOURCE, TU_SCATTER, tui_no_keys, 0,
-    plan_blocks, round_scatter, sent_scatter, model_blocks,
+    "tree", "binomial",  SOURCE,        TU_SCATTER,   tui_no_keys,
+    0,      plan_blocks, round_scatter, sent_scatter, model_blocks,
 };
 
-/* Broadcast as scatter and all-gather, for long messages ------------------------------------- */
+/* Broadcast as scatter and all-gather, for long messages
+ * ------------------------------------- */
 
 static int plan_spread(struct tu_plan *p, const struct tu_spec *spec, struct tu_err *err)
 {
@@ -313,7 +340,8 @@ static struct tu_span pieces(const struct tu_plan *p, uint32_t v, uint32_t n)
     return tui_span(TU_OUT, at, tui_block_at(p->count, p->ranks, v + n) - at);
 }
 
-static void round_spread(const struct tu_plan *p, uint32_t r, uint64_t k, struct tu_round *o)
+static void round_spread(const struct tu_plan *p, uint32_t r, uint64_t k,
+                         struct tu_round *o)
 {
     uint32_t log = tui_log2_up(p->ranks), v = tui_virtual(p, r), peer;
     tui_idle(o);
@@ -332,7 +360,8 @@ static void round_spread(const struct tu_plan *p, uint32_t r, uint64_t k, struct
         }
     } else {
         int64_t i = (int64_t)(k - log);
-        *o = (struct tu_round){.to = tui_turn(r, 1, p->ranks), .from = tui_turn(r, -1, p->ranks),
+        *o = (struct tu_round){.to = tui_turn(r, 1, p->ranks),
+                               .from = tui_turn(r, -1, p->ranks),
                                .send = pieces(p, tui_turn(v, 1 - i, p->ranks), 1),
                                .recv = pieces(p, tui_turn(v, -i, p->ranks), 1)};
     }
@@ -348,8 +377,8 @@ static uint64_t sent_spread(const struct tu_plan *p, uint32_t r)
            pieces(p, tui_turn(v, 1, p->ranks), 1).n;
 }
 
-static double model_spread(const struct tu_plan *p, double bytes, double alpha, double beta,
-                           double gamma)
+static double model_spread(const struct tu_plan *p, double bytes, double alpha,
+                           double beta, double gamma)
 {
     (void)gamma;
     double n = p->ranks;
@@ -357,7 +386,14 @@ static double model_spread(const struct tu_plan *p, double bytes, double alpha, 
 }
 
 const struct tu_algorithm tui_bc_scatter = {
-    "scatter", "binomial scatter, then a ring: least bytes",
-    "van de Geijn; Thakur, Rabenseifner, Gropp 2005", TU_BROADCAST, tui_no_keys, 0,
-    plan_spread, round_spread, sent_spread, model_spread,
+    "scatter",
+    "binomial scatter, then a ring: least bytes",
+    "van de Geijn; Thakur, Rabenseifner, Gropp 2005",
+    TU_BROADCAST,
+    tui_no_keys,
+    0,
+    plan_spread,
+    round_spread,
+    sent_spread,
+    model_spread,
 };

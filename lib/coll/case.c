@@ -3,7 +3,8 @@
  *
  * Nothing here knows an algorithm: what must come out follows from the definition of the
  * collective and from the inputs, which any rank can make for all others.
- * exact: integers so small that every partial sum, in any order, is exact in the dtype. */
+ * exact: integers so small that every partial sum, in any order, is exact in the dtype.
+ */
 #include <math.h>
 #include "reduce.h"
 
@@ -16,8 +17,8 @@ static const struct {
     uint16_t dtype;
     double limit, unit;
 } precision[] = {
-    {TU_F64, 0x1p53, 0x1p-53}, {TU_F32, 0x1p24, 0x1p-24}, {TU_F16, 2048, 0x1p-11},
-    {TU_BF16, 256, 0x1p-8},    {TU_F8_E4M3FN, 16, 0x1p-4}, {TU_F8_E5M2, 8, 0x1p-3},
+    {TU_F64, 0x1p53, 0x1p-53},    {TU_F32, 0x1p24, 0x1p-24},   {TU_F16, 2048, 0x1p-11},
+    {TU_BF16, 256, 0x1p-8},       {TU_F8_E4M3FN, 16, 0x1p-4},  {TU_F8_E5M2, 8, 0x1p-3},
     {TU_F8_E4M3FNUZ, 16, 0x1p-4}, {TU_F8_E5M2FNUZ, 8, 0x1p-3},
 };
 
@@ -82,7 +83,8 @@ static double exact_real(const struct tu_case *c, uint32_t rank, uint64_t i)
         limit = floor(limit / fmax(fabs(c->premul), 1));
     if (n <= limit)
         return within(bits, floor(limit / n));
-    uint64_t turn = (rank + c->ranks - place) % c->ranks; /* only `limit` ranks, rotating */
+    uint64_t turn =
+        (rank + c->ranks - place) % c->ranks; /* only `limit` ranks, rotating */
     return turn < (uint64_t)limit ? (bits & 1 ? 1 : -1) : 0;
 }
 
@@ -93,8 +95,11 @@ static double hard_real(const struct tu_case *c, uint32_t rank, uint64_t i)
     double big = limit_of(c->dtype) * (c->dtype == TU_F32 ? 6 : 1);
     switch ((i + c->iter) % 8) {
     case 0: return turn[rank % 4] * big;
-    case 1: return ldexp((double)(1 + bits_of(c, rank, i) % 3), c->dtype == TU_F64 ? -1074 :
-                         c->dtype == TU_F32 || c->dtype == TU_BF16 ? -133 : -9);
+    case 1:
+        return ldexp((double)(1 + bits_of(c, rank, i) % 3),
+                     c->dtype == TU_F64                          ? -1074
+                     : c->dtype == TU_F32 || c->dtype == TU_BF16 ? -133
+                                                                 : -9);
     case 2: return rank % 2 ? -0.0 : 0.0;
     case 3: return rank == 0 ? INFINITY : 1;
     case 4: return rank + 1 == c->ranks ? NAN : rank;
@@ -112,12 +117,14 @@ static double real_value(const struct tu_case *c, uint32_t rank, uint64_t i)
         return hard_real(c, rank, i);
     /* The sum of four uniform numbers: near enough to normal. */
     uint64_t b = bits_of(c, rank, i);
-    double s = (double)((b & 0xffff) + (b >> 16 & 0xffff) + (b >> 32 & 0xffff) + (b >> 48));
+    double s =
+        (double)((b & 0xffff) + (b >> 16 & 0xffff) + (b >> 32 & 0xffff) + (b >> 48));
     return (s - 131070) / 37837;
 }
 
 /* n input elements of a rank from `first` on. */
-static void values(const struct tu_case *c, uint32_t rank, uint64_t first, size_t n, void *out)
+static void values(const struct tu_case *c, uint32_t rank, uint64_t first, size_t n,
+                   void *out)
 {
     size_t size = tu_dtype_find(c->dtype)->block_bytes;
     if (!reduces(c) || !is_real(c->dtype)) {
@@ -167,16 +174,19 @@ static double show(uint32_t dtype, const void *p)
     return tu_to_double(dtype, p, v, 1, NULL) ? 0 : v[0];
 }
 
-static void compare(const struct tu_case *c, uint64_t at, size_t n, const unsigned char *got,
-                    const unsigned char *want, struct tu_verdict *v)
+static void compare(const struct tu_case *c, uint64_t at, size_t n,
+                    const unsigned char *got, const unsigned char *want,
+                    struct tu_verdict *v)
 {
     size_t size = tu_dtype_find(c->dtype)->block_bytes;
     for (size_t i = 0; i < n; i++)
         if (memcmp(got + i * size, want + i * size, size) != 0)
-            note(v, at + i, show(c->dtype, got + i * size), show(c->dtype, want + i * size));
+            note(v, at + i, show(c->dtype, got + i * size),
+                 show(c->dtype, want + i * size));
 }
 
-/* Results that are defined to the bit: folds of the inputs in double, or in the integers. */
+/* Results that are defined to the bit: folds of the inputs in double, or in the integers.
+ */
 static int want_exact(const struct tu_case *c, uint64_t first, size_t n, void *want,
                       struct tu_err *err)
 {
@@ -212,8 +222,9 @@ static int want_exact(const struct tu_case *c, uint64_t first, size_t n, void *w
     return code;
 }
 
-/* Sums that depend on the order: within gamma Σ|x| + u |ref|, gamma = k u / (1 - k u), k = n-1.
- * Source: N. Higham, Accuracy and Stability of Numerical Algorithms, section 4.2. */
+/* Sums that depend on the order: within gamma Σ|x| + u |ref|, gamma = k u / (1 - k u), k
+ * = n-1. Source: N. Higham, Accuracy and Stability of Numerical Algorithms, section 4.2.
+ */
 static int within_bound(const struct tu_case *c, uint64_t at, uint64_t first, size_t n,
                         const void *out, struct tu_verdict *v, struct tu_err *err)
 {
@@ -232,10 +243,14 @@ static int within_bound(const struct tu_case *c, uint64_t at, uint64_t first, si
         }
     }
     int code = tu_to_double(c->dtype, out, x, n, err);
-    double u = unit_of(c->dtype), k = c->ranks - 1.0, gamma = k * u < 1 ? k * u / (1 - k * u) : 1;
+    double u = unit_of(c->dtype), k = c->ranks - 1.0,
+           gamma = k * u < 1 ? k * u / (1 - k * u) : 1;
     double scale = c->op == TU_AVG ? 1.0 / c->ranks : 1;
-    double tiny = ldexp(k + 1, c->dtype == TU_F64 ? -1074 : c->dtype == TU_F16 ? -24 :
-                        tui_is_small_float(c->dtype) && c->dtype != TU_BF16 ? -9 : -133);
+    double tiny =
+        ldexp(k + 1, c->dtype == TU_F64                                    ? -1074
+                     : c->dtype == TU_F16                                  ? -24
+                     : tui_is_small_float(c->dtype) && c->dtype != TU_BF16 ? -9
+                                                                           : -133);
     for (size_t i = 0; i < n && !code; i++) {
         double want = sum[i] * scale;
         double bound = (gamma * mass[i] + 2 * u * fabs(sum[i])) * scale + tiny;
@@ -250,9 +265,11 @@ static int within_bound(const struct tu_case *c, uint64_t at, uint64_t first, si
 }
 
 /* What output elements at … at+n-1 (within one block) are copies of. */
-static void want_copy(const struct tu_case *c, uint32_t rank, uint64_t at, size_t n, void *want)
+static void want_copy(const struct tu_case *c, uint32_t rank, uint64_t at, size_t n,
+                      void *want)
 {
-    uint64_t block = c->count ? at / c->count : 0, within_block = c->count ? at % c->count : 0;
+    uint64_t block = c->count ? at / c->count : 0,
+             within_block = c->count ? at % c->count : 0;
     switch (c->coll) {
     case TU_ALLGATHER:
     case TU_GATHER: values(c, (uint32_t)block, within_block, n, want); break;
@@ -265,8 +282,8 @@ static void want_copy(const struct tu_case *c, uint32_t rank, uint64_t at, size_
     }
 }
 
-int tu_case_check(const struct tu_case *c, uint32_t rank, const void *out, struct tu_verdict *v,
-                  struct tu_err *err)
+int tu_case_check(const struct tu_case *c, uint32_t rank, const void *out,
+                  struct tu_verdict *v, struct tu_err *err)
 {
     const struct tu_collective_row *row = &tu_collective_rows[c->coll];
     unsigned char want[16 * BLOCK];

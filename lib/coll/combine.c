@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* combine.c: many operands into one, in an order that is part of the result.
  *
- * FOLD rounds after each operand, in the dtype itself; FIXED is a balanced tree over the operands'
- * numbers, small floats in f32; EXACT adds in fixed point and rounds once. */
+ * FOLD rounds after each operand, in the dtype itself; FIXED is a balanced tree over the
+ * operands' numbers, small floats in f32; EXACT adds in fixed point and rounds once. */
 #include <math.h>
 #include "reduce.h"
 
@@ -45,12 +45,15 @@ static void tree_value(const struct tree *t, uint32_t lo, uint32_t hi, unsigned 
     t->fn(d, d, right, t->n);
 }
 
-static int fixed(void *d, const void *const *src, uint32_t n, uint64_t count, uint32_t dtype,
-                 enum tu_op op, struct tu_err *err)
+static int fixed(void *d, const void *const *src, uint32_t n, uint64_t count,
+                 uint32_t dtype, enum tu_op op, struct tu_err *err)
 {
     size_t size = tu_dtype_find(dtype)->block_bytes;
     bool small = tui_is_small_float(dtype);
-    struct tree t = {.src = src, .size = size, .dtype = dtype, .small = small,
+    struct tree t = {.src = src,
+                     .size = size,
+                     .dtype = dtype,
+                     .small = small,
                      .fn = tu_reduce_find(small ? TU_F32 : dtype, op),
                      .step = BLOCK * (small ? sizeof(float) : size)};
     unsigned depth = 2;
@@ -75,9 +78,9 @@ static int fixed(void *d, const void *const *src, uint32_t n, uint64_t count, ui
     return code;
 }
 
-/* A sum in fixed point: digits of 32 bits, the lowest of weight 2^-1074, each held in 64 bits so
- * that 2^31 operands fit before a carry. Source: N. Neal, "Fast exact summation using small and
- * large superaccumulators", 2015, the small one. */
+/* A sum in fixed point: digits of 32 bits, the lowest of weight 2^-1074, each held in 64
+ * bits so that 2^31 operands fit before a carry. Source: N. Neal, "Fast exact summation
+ * using small and large superaccumulators", 2015, the small one. */
 #define DIGITS 70
 struct exact {
     int64_t digit[DIGITS];
@@ -101,7 +104,8 @@ static void exact_add(struct exact *e, double v)
         exponent = 1;
     if (!m)
         return;
-    int shift = exponent - 1, k = shift / 32; /* weight of m's lowest bit: 2^(shift - 1074) */
+    int shift = exponent - 1,
+        k = shift / 32; /* weight of m's lowest bit: 2^(shift - 1074) */
     shift %= 32;
     uint64_t low = m << shift, high = shift ? m >> (64 - shift) : 0;
     int64_t part[3] = {(int64_t)(low & 0xffffffff), (int64_t)(low >> 32), (int64_t)high};
@@ -138,7 +142,8 @@ static int exact_settle(struct exact *e, bool *negative)
     return -1;
 }
 
-/* The sum; rounded to nearest for f64, else to odd, so that a narrower type rounds it rightly. */
+/* The sum; rounded to nearest for f64, else to odd, so that a narrower type rounds it
+ * rightly. */
 static double exact_value(struct exact *e, bool to_odd)
 {
     bool negative;
@@ -147,7 +152,8 @@ static double exact_value(struct exact *e, bool to_odd)
     int top = exact_settle(e, &negative);
     if (top < 0)
         return 0;
-    uint64_t m = (uint64_t)e->digit[top] << 32 | (top > 0 ? (uint64_t)e->digit[top - 1] : 0);
+    uint64_t m =
+        (uint64_t)e->digit[top] << 32 | (top > 0 ? (uint64_t)e->digit[top - 1] : 0);
     int lead = __builtin_clzll(m);
     uint64_t next = top > 1 ? (uint64_t)e->digit[top - 2] : 0;
     bool sticky = false;
@@ -167,13 +173,15 @@ static double exact_value(struct exact *e, bool to_odd)
     return negative ? -v : v;
 }
 
-static int exact(void *d, const void *const *src, uint32_t n, uint64_t count, uint32_t dtype,
-                 enum tu_op op, struct tu_err *err)
+static int exact(void *d, const void *const *src, uint32_t n, uint64_t count,
+                 uint32_t dtype, enum tu_op op, struct tu_err *err)
 {
     size_t size = tu_dtype_find(dtype)->block_bytes;
     if (op != TU_SUM)
-        return tu_fail(err, TU_EUSAGE, "order exact is of sums, not of %s", tu_op_names[op]);
-    if (dtype != TU_F32 && dtype != TU_F64 && !tui_is_small_float(dtype)) /* integers are */
+        return tu_fail(err, TU_EUSAGE, "order exact is of sums, not of %s",
+                       tu_op_names[op]);
+    if (dtype != TU_F32 && dtype != TU_F64 &&
+        !tui_is_small_float(dtype)) /* integers are */
         return fixed(d, src, n, count, dtype, op, err);
     struct exact *acc = tu_alloc(BLOCK, sizeof *acc, err);
     double v[BLOCK];
@@ -184,7 +192,8 @@ static int exact(void *d, const void *const *src, uint32_t n, uint64_t count, ui
         for (size_t i = 0; i < m; i++)
             acc[i].lo = DIGITS;
         for (uint32_t q = 0; q < n && !code; q++) {
-            code = tu_to_double(dtype, (const unsigned char *)src[q] + at * size, v, m, err);
+            code =
+                tu_to_double(dtype, (const unsigned char *)src[q] + at * size, v, m, err);
             for (size_t i = 0; i < m && !code; i++)
                 exact_add(&acc[i], v[i]);
         }
@@ -197,8 +206,8 @@ static int exact(void *d, const void *const *src, uint32_t n, uint64_t count, ui
     return code;
 }
 
-int tu_combine(void *d, const void *const *src, uint32_t n, uint64_t count, uint32_t dtype,
-               enum tu_op op, enum tu_order order, struct tu_err *err)
+int tu_combine(void *d, const void *const *src, uint32_t n, uint64_t count,
+               uint32_t dtype, enum tu_op op, enum tu_order order, struct tu_err *err)
 {
     if (order == TU_ORDER_EXACT)
         return exact(d, src, n, count, dtype, op, err);
@@ -212,14 +221,15 @@ int tu_combine(void *d, const void *const *src, uint32_t n, uint64_t count, uint
         fn(d, src[0], src[1], (size_t)count);
     if (n <= 2)
         return 0;
-    /* By blocks, so that the running value stays in the cache; in a block of its own, as d may be
-     * any of the operands. */
+    /* By blocks, so that the running value stays in the cache; in a block of its own, as
+     * d may be any of the operands. */
     unsigned char *block = tu_alloc(BLOCK, size, err);
     if (!block)
         return TU_ENOMEM;
     for (uint64_t at = 0; at < count; at += BLOCK) {
         size_t m = (size_t)tu_min(count - at, BLOCK), off = (size_t)at * size;
-        fn(block, (const unsigned char *)src[0] + off, (const unsigned char *)src[1] + off, m);
+        fn(block, (const unsigned char *)src[0] + off,
+           (const unsigned char *)src[1] + off, m);
         for (uint32_t q = 2; q + 1 < n; q++)
             fn(block, block, (const unsigned char *)src[q] + off, m);
         fn((unsigned char *)d + off, block, (const unsigned char *)src[n - 1] + off, m);

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* exec.c: runs a plan's rounds over a transport.
  *
- * What comes in is added while it arrives, straight from the transport's memory, unless it lands
- * where bytes still wait to be sent, or in runs: then it is received whole first. */
+ * What comes in is added while it arrives, straight from the transport's memory, unless
+ * it lands where bytes still wait to be sent, or in runs: then it is received whole
+ * first. */
 #include "exec.h"
 
 static int largest_message(const struct tu_plan *p, uint32_t rank, uint64_t *out)
@@ -37,8 +38,9 @@ static int take_memory(struct tu_exec *x, struct tu_err *err)
     return 0;
 }
 
-int tu_exec_new(struct tu_exec **out, struct tu_rank *r, const struct tu_plan *p, uint32_t dtype,
-                enum tu_op op, enum tu_order order, double premul, struct tu_err *err)
+int tu_exec_new(struct tu_exec **out, struct tu_rank *r, const struct tu_plan *p,
+                uint32_t dtype, enum tu_op op, enum tu_order order, double premul,
+                struct tu_err *err)
 {
     *out = NULL;
     const struct tu_dtype *d = tu_dtype_find(dtype);
@@ -53,13 +55,18 @@ int tu_exec_new(struct tu_exec **out, struct tu_rank *r, const struct tu_plan *p
         return tu_fail(err, TU_EUSAGE, "algorithm '%s' has an order of its own, not '%s'",
                        p->alg->name, tu_order_names[order]);
     if ((p->alg->flags & TU_ALG_SHARED) && !tui_has_lanes(r))
-        return tu_fail(err, TU_EUSAGE, "algorithm '%s' needs a transport of shared memory",
-                       p->alg->name);
+        return tu_fail(err, TU_EUSAGE,
+                       "algorithm '%s' needs a transport of shared memory", p->alg->name);
     struct tu_exec *x = tu_calloc(1, sizeof *x, err);
     if (!x)
         return TU_ENOMEM;
-    *x = (struct tu_exec){.rank = r, .plan = *p, .dtype = dtype, .size = d->block_bytes, .op = op,
-                          .fold = op == TU_AVG || op == TU_PREMUL ? TU_SUM : op, .order = order,
+    *x = (struct tu_exec){.rank = r,
+                          .plan = *p,
+                          .dtype = dtype,
+                          .size = d->block_bytes,
+                          .op = op,
+                          .fold = op == TU_AVG || op == TU_PREMUL ? TU_SUM : op,
+                          .order = order,
                           .premul = premul};
     x->fn = row->reduces ? tu_reduce_find(dtype, x->fold) : NULL;
     if ((code = take_memory(x, err))) {
@@ -93,8 +100,8 @@ static unsigned char *address(const struct tu_exec *x, const struct bases *b,
 }
 
 /* Runs of a span into a row, or back. */
-static void gather_runs(const struct tu_exec *x, const struct tu_span *s, unsigned char *base,
-                        unsigned char *row, bool back)
+static void gather_runs(const struct tu_exec *x, const struct tu_span *s,
+                        unsigned char *base, unsigned char *row, bool back)
 {
     for (uint64_t done = 0, i = 0; done < s->n; i++) {
         uint64_t n = tu_min(s->run, s->n - done);
@@ -126,7 +133,8 @@ static void add_runs(const struct tu_exec *x, const struct tu_round *o, unsigned
                      const unsigned char *own)
 {
     for (uint64_t done = 0, i = 0; done < o->recv.n; i++) {
-        uint64_t n = tu_min(o->recv.run, o->recv.n - done), off = i * o->recv.period * x->size;
+        uint64_t n = tu_min(o->recv.run, o->recv.n - done),
+                 off = i * o->recv.period * x->size;
         struct adding a = {x, to + off, own + off, o->left};
         add(&a, 0, x->stage + done * x->size, n * x->size);
         done += n;
@@ -143,8 +151,10 @@ static int local(struct tu_exec *x, const struct bases *b, const struct tu_round
         return 0;
     }
     for (uint32_t q = 0; q < x->plan.ranks; q++)
-        x->src[q] = q == x->rank->id ? address(x, b, &o->own) : from + q * o->send.n * x->size;
-    return tu_combine(to, x->src, x->plan.ranks, o->recv.n, x->dtype, x->fold, x->order, err);
+        x->src[q] =
+            q == x->rank->id ? address(x, b, &o->own) : from + q * o->send.n * x->size;
+    return tu_combine(to, x->src, x->plan.ranks, o->recv.n, x->dtype, x->fold, x->order,
+                      err);
 }
 
 static int play(struct tu_exec *x, const struct bases *b, const struct tu_round *o,
@@ -152,7 +162,8 @@ static int play(struct tu_exec *x, const struct bases *b, const struct tu_round 
 {
     if (o->to == x->rank->id && o->from == x->rank->id)
         return local(x, b, o, err);
-    struct tu_move m = {.to = o->send.n ? o->to : TU_NOBODY, .from = o->recv.n ? o->from : TU_NOBODY};
+    struct tu_move m = {.to = o->send.n ? o->to : TU_NOBODY,
+                        .from = o->recv.n ? o->from : TU_NOBODY};
     unsigned char *from = NULL, *to = NULL;
     const unsigned char *own = NULL;
     if (m.to != TU_NOBODY) {
@@ -170,7 +181,8 @@ static int play(struct tu_exec *x, const struct bases *b, const struct tu_round 
         to = address(x, b, &o->recv);
         own = o->add ? address(x, b, &o->own) : NULL;
         m.in_bytes = o->recv.n * x->size;
-        later = o->recv.run || (from && to < from + m.out_bytes && from < to + m.in_bytes);
+        later =
+            o->recv.run || (from && to < from + m.out_bytes && from < to + m.in_bytes);
         m.in = later ? x->stage : to;
         if (o->add && !later) {
             a = (struct adding){x, to, own, o->left};
@@ -217,7 +229,8 @@ int tu_exec_run(struct tu_exec *x, const void *in, void *out, struct tu_err *err
             code = play(x, &b, &o, err);
         }
     }
-    if (!code && x->op == TU_AVG && row->reduces && (!row->rooted || p->root == x->rank->id))
+    if (!code && x->op == TU_AVG && row->reduces &&
+        (!row->rooted || p->root == x->rank->id))
         tu_reduce_scale(x->dtype, out, (size_t)p->count, 1.0 / p->ranks);
     return code;
 }

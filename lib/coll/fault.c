@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* fault.c: faults that a group plays on purpose, so that what notices them can be proven. */
+/* fault.c: faults that a group plays on purpose, so that what notices them can be proven.
+ */
 #include <signal.h>
 #include <time.h>
 #include "world.h"
@@ -18,7 +19,8 @@ static const struct {
     {"flip", TU_FAULT_FLIP, {"rank", "op", NULL}},
 };
 
-static int read_rank(const struct tu_spec *s, const char *key, uint32_t *out, struct tu_err *err)
+static int read_rank(const struct tu_spec *s, const char *key, uint32_t *out,
+                     struct tu_err *err)
 {
     uint64_t v;
     int code = tu_spec_u64(s, key, TU_NOBODY, &v, err);
@@ -44,7 +46,8 @@ static int fill(struct tu_fault *f, const struct tu_spec *s, struct tu_err *err)
     if (code)
         return code;
     if (f->rank == TU_NOBODY)
-        return tu_fail(err, TU_EUSAGE, "fault '%s' needs %s=N", s->name, link ? "from" : "rank");
+        return tu_fail(err, TU_EUSAGE, "fault '%s' needs %s=N", s->name,
+                       link ? "from" : "rank");
     if (us > UINT64_MAX / 1000)
         return tu_fail(err, TU_EUSAGE, "us=%llu: too long", (unsigned long long)us);
     f->extra = us * 1000;
@@ -89,15 +92,9 @@ int tui_fault_begin(struct tu_rank *r, uint64_t op, struct tu_err *err)
         if (f->rank != r->id || op < f->from)
             continue;
         switch (f->kind) {
-        case TU_FAULT_DELAY:
-            rest(f->amount);
-            break;
-        case TU_FAULT_KILL:
-            raise(SIGKILL);
-            break;
-        case TU_FAULT_STOP:
-            raise(SIGSTOP);
-            break;
+        case TU_FAULT_DELAY: rest(f->amount); break;
+        case TU_FAULT_KILL: raise(SIGKILL); break;
+        case TU_FAULT_STOP: raise(SIGSTOP); break;
         case TU_FAULT_STALL: /* without a beat, until the others have given up */
             while (!atomic_load(&r->w->board->stop))
                 rest(1000000);
@@ -105,11 +102,8 @@ int tui_fault_begin(struct tu_rank *r, uint64_t op, struct tu_err *err)
         case TU_FAULT_CLOSE:
             return tu_fail(err, TU_EPEER, "rank %u left in operation %llu as asked",
                            (unsigned)r->id, (unsigned long long)op + 1);
-        case TU_FAULT_FLIP:
-            r->flip = true;
-            break;
-        case TU_FAULT_LINK:
-            break;
+        case TU_FAULT_FLIP: r->flip = true; break;
+        case TU_FAULT_LINK: break;
         }
     }
     return 0;

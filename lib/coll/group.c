@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* group.c: groups of ranks over a transport's row: making them, moving bytes, waiting.
  *
- * Not for how ranks are started (launch.c) nor for how bytes move (a file per transport). */
+ * Not for how ranks are started (launch.c) nor for how bytes move (a file per transport).
+ */
 #define _GNU_SOURCE /* MAP_ANONYMOUS */
 #include <errno.h>
 #include <sched.h>
@@ -15,7 +16,8 @@ const struct tu_transport *const tu_transports[] = {
     &tui_transport_mpi, &tui_transport_nccl,    NULL,
 };
 
-int tu_transport_find(const struct tu_transport **out, const char *name, struct tu_err *err)
+int tu_transport_find(const struct tu_transport **out, const char *name,
+                      struct tu_err *err)
 {
     for (size_t i = 0; tu_transports[i]; i++) {
         if (strcmp(tu_transports[i]->name, name) != 0)
@@ -55,23 +57,25 @@ void tui_unshare(void *p, size_t bytes)
         munmap(p, bytes ? bytes : 1);
 }
 
-static int check(const struct tu_group *g, const struct tu_transport *row, struct tu_err *err)
+static int check(const struct tu_group *g, const struct tu_transport *row,
+                 struct tu_err *err)
 {
     if (!g->size || g->size > TU_RANKS_MAX)
-        return tu_fail(err, TU_EUSAGE, "%u ranks: 1 to %u are possible", (unsigned)g->size,
-                       TU_RANKS_MAX);
+        return tu_fail(err, TU_EUSAGE, "%u ranks: 1 to %u are possible",
+                       (unsigned)g->size, TU_RANKS_MAX);
     if (g->spec && tu_spec_check(g->spec, row->key, err))
         return err ? err->code : TU_EUSAGE;
     if (g->rendezvous && strcmp(row->name, "tcp") != 0)
-        return tu_fail(err, TU_EUSAGE, "transport '%s' starts its own ranks: no rendezvous",
-                       row->name);
+        return tu_fail(err, TU_EUSAGE,
+                       "transport '%s' starts its own ranks: no rendezvous", row->name);
     for (size_t i = 0; i < g->faults; i++) {
         const struct tu_fault *f = &g->fault[i];
         if (f->rank >= g->size || (f->peer != TU_NOBODY && f->peer >= g->size))
             return tu_fail(err, TU_EUSAGE, "a fault names a rank past the last, %u",
                            (unsigned)g->size - 1);
         if (row->ops->threads && (f->kind == TU_FAULT_KILL || f->kind == TU_FAULT_STOP))
-            return tu_fail(err, TU_EUSAGE, "ranks that are threads cannot be killed or stopped");
+            return tu_fail(err, TU_EUSAGE,
+                           "ranks that are threads cannot be killed or stopped");
     }
     return 0;
 }
@@ -199,13 +203,15 @@ int tu_rank_move(struct tu_rank *r, const struct tu_move *m, struct tu_err *err)
     return code;
 }
 
-int tu_rank_send(struct tu_rank *r, uint32_t to, const void *p, uint64_t n, struct tu_err *err)
+int tu_rank_send(struct tu_rank *r, uint32_t to, const void *p, uint64_t n,
+                 struct tu_err *err)
 {
     struct tu_move m = {.to = to, .from = TU_NOBODY, .out = p, .out_bytes = n};
     return tu_rank_move(r, &m, err);
 }
 
-int tu_rank_recv(struct tu_rank *r, uint32_t from, void *p, uint64_t n, struct tu_err *err)
+int tu_rank_recv(struct tu_rank *r, uint32_t from, void *p, uint64_t n,
+                 struct tu_err *err)
 {
     struct tu_move m = {.to = TU_NOBODY, .from = from, .in = p, .in_bytes = n};
     return tu_rank_move(r, &m, err);
@@ -225,8 +231,8 @@ int tu_rank_barrier(struct tu_rank *r, struct tu_err *err)
     return code;
 }
 
-/* Who keeps the group waiting: a rank whose seat does not beat; else the end of the chain of
- * waits that starts here. */
+/* Who keeps the group waiting: a rank whose seat does not beat; else the end of the chain
+ * of waits that starts here. */
 static uint32_t culprit(struct tu_rank *r)
 {
     struct tui_board *b = r->w->board;
@@ -262,13 +268,16 @@ static int too_late(struct tu_rank *r, struct tu_err *err)
 {
     uint32_t who = culprit(r);
     if (atomic_load(&r->w->board->stop))
-        return tu_fail(err, TU_EPEER, "rank %u: another rank stopped the group", (unsigned)r->id);
+        return tu_fail(err, TU_EPEER, "rank %u: another rank stopped the group",
+                       (unsigned)r->id);
     const struct tui_seat *s = &r->w->board->seat[who];
-    return tu_fail(err, TU_ETIMEOUT,
-                   "rank %u: no progress for %.3g s in operation %llu: waiting for rank %u, "
-                   "which has begun %llu", (unsigned)r->id, (double)r->w->timeout / 1e9,
-                   (unsigned long long)atomic_load(&r->seat->seq), (unsigned)who,
-                   (unsigned long long)atomic_load(&s->seq));
+    return tu_fail(
+        err, TU_ETIMEOUT,
+        "rank %u: no progress for %.3g s in operation %llu: waiting for rank %u, "
+        "which has begun %llu",
+        (unsigned)r->id, (double)r->w->timeout / 1e9,
+        (unsigned long long)atomic_load(&r->seat->seq), (unsigned)who,
+        (unsigned long long)atomic_load(&s->seq));
 }
 
 int tui_wait(struct tu_rank *r, struct tui_wait *w, struct tu_err *err)
@@ -295,7 +304,8 @@ int tui_wait(struct tu_rank *r, struct tui_wait *w, struct tu_err *err)
     uint64_t waited = now - w->since;
     if (waited > r->w->timeout)
         return too_late(r, err);
-    if (waited > 2000000) { /* 2 ms without news: it is not a matter of latency any more */
+    if (waited >
+        2000000) { /* 2 ms without news: it is not a matter of latency any more */
         const struct timespec pause = {0, waited > 20000000 ? 500000 : 50000};
         nanosleep(&pause, NULL);
     }

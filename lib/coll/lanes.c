@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* lanes.c: transports "shm" and "threads": a ring buffer for each ordered pair of ranks.
  *
- * A lane has one writer and one reader. A message is a line of 64 bytes that begins with its
- * size, its first 48 bytes, then the rest, each message starting a new line: elements are never
- * split. The memory has no name: nothing is left behind whatever dies. */
+ * A lane has one writer and one reader. A message is a line of 64 bytes that begins with
+ * its size, its first 48 bytes, then the rest, each message starting a new line: elements
+ * are never split. The memory has no name: nothing is left behind whatever dies. */
 #include "world.h"
 
 #define LINE 64u
@@ -37,7 +37,8 @@ struct flow {
 static struct lane *lane_of(const struct lanes *l, uint32_t from, uint32_t to)
 {
     uint64_t i = (uint64_t)from * l->size + to;
-    return (struct lane *)(void *)(l->base + l->size * sizeof(struct epoch) + i * l->lane_bytes);
+    return (struct lane *)(void *)(l->base + l->size * sizeof(struct epoch) +
+                                   i * l->lane_bytes);
 }
 
 static int prepare(struct tui_world *w, struct tu_err *err)
@@ -54,12 +55,14 @@ static int prepare(struct tui_world *w, struct tu_err *err)
     uint64_t total;
     if (tu_align_over(w->g->shared, 4096, &l->shared_each) ||
         tu_mul_over(l->shared_each, n, &total))
-        return tu_fail(err, TU_ENOMEM, "shared memory of %llu bytes for each of %llu ranks",
+        return tu_fail(err, TU_ENOMEM,
+                       "shared memory of %llu bytes for each of %llu ranks",
                        (unsigned long long)w->g->shared, (unsigned long long)n);
     l->stage_at = tu_align(l->stage_at, 4096);
     l->shared_at = l->stage_at + n * TUI_STAGE;
     if (tu_add_over(total, l->shared_at, &total))
-        return tu_fail(err, TU_ENOMEM, "shared memory of %llu bytes for each of %llu ranks",
+        return tu_fail(err, TU_ENOMEM,
+                       "shared memory of %llu bytes for each of %llu ranks",
                        (unsigned long long)w->g->shared, (unsigned long long)n);
     l->bytes = (size_t)total;
     l->base = tui_share(l->bytes, err);
@@ -92,7 +95,8 @@ static void leave_lanes(struct tu_rank *r)
 static bool push(const struct lanes *l, struct flow *f)
 {
     uint64_t head = atomic_load_explicit(&f->lane->head, memory_order_relaxed);
-    uint64_t room = l->cap - (head - atomic_load_explicit(&f->lane->tail, memory_order_acquire));
+    uint64_t room =
+        l->cap - (head - atomic_load_explicit(&f->lane->tail, memory_order_acquire));
     bool any = false;
     while (room && (!f->begun || f->done < f->n)) {
         unsigned char *p = f->lane->data + head % l->cap;
@@ -119,7 +123,8 @@ static bool push(const struct lanes *l, struct flow *f)
 }
 
 /* Take what is there. Returns 1, 0, or TU_EPEER for a message of another size. */
-static int pull(const struct lanes *l, struct flow *f, const struct tu_move *m, struct tu_err *err)
+static int pull(const struct lanes *l, struct flow *f, const struct tu_move *m,
+                struct tu_err *err)
 {
     uint64_t tail = atomic_load_explicit(&f->lane->tail, memory_order_relaxed);
     uint64_t ready = atomic_load_explicit(&f->lane->head, memory_order_acquire) - tail;
@@ -131,7 +136,8 @@ static int pull(const struct lanes *l, struct flow *f, const struct tu_move *m, 
             uint64_t said;
             memcpy(&said, p, sizeof said);
             if (said != f->n)
-                return tu_fail(err, TU_EPEER, "rank %u sent %llu bytes where %llu were expected",
+                return tu_fail(err, TU_EPEER,
+                               "rank %u sent %llu bytes where %llu were expected",
                                (unsigned)m->from, (unsigned long long)said,
                                (unsigned long long)f->n);
             n = tu_min(f->n, LINE - HEAD);
@@ -157,7 +163,8 @@ static int pull(const struct lanes *l, struct flow *f, const struct tu_move *m, 
 static int move_lanes(struct tu_rank *r, const struct tu_move *m, struct tu_err *err)
 {
     const struct lanes *l = r->state;
-    struct flow out = {.n = m->out_bytes, .from = m->out, .begun = true, .done = m->out_bytes};
+    struct flow out = {
+        .n = m->out_bytes, .from = m->out, .begun = true, .done = m->out_bytes};
     struct flow in = {.n = m->in_bytes, .to = m->in, .begun = true, .done = m->in_bytes};
     if (m->to != TU_NOBODY) {
         out.lane = lane_of(l, r->id, m->to);
@@ -172,7 +179,8 @@ static int move_lanes(struct tu_rank *r, const struct tu_move *m, struct tu_err 
     struct tui_wait wait = {.turns = 0};
     int code = 0;
     for (;;) {
-        bool sending = !out.begun || out.done < out.n, taking = !in.begun || in.done < in.n;
+        bool sending = !out.begun || out.done < out.n,
+             taking = !in.begun || in.done < in.n;
         if (!sending && !taking)
             break;
         bool any = sending && push(l, &out);
@@ -231,21 +239,38 @@ bool tui_has_lanes(const struct tu_rank *r)
 static const char *const no_keys[] = {NULL};
 
 static const struct tu_transport_ops shm_ops = {
-    .prepare = prepare, .dispose = dispose, .join = join_lanes, .leave = leave_lanes,
-    .move = move_lanes, .barrier = barrier_lanes, .shared = shared_lanes,
+    .prepare = prepare,
+    .dispose = dispose,
+    .join = join_lanes,
+    .leave = leave_lanes,
+    .move = move_lanes,
+    .barrier = barrier_lanes,
+    .shared = shared_lanes,
 };
 
 static const struct tu_transport_ops thread_ops = {
-    .threads = true, .prepare = prepare, .dispose = dispose, .join = join_lanes,
-    .leave = leave_lanes, .move = move_lanes, .barrier = barrier_lanes, .shared = shared_lanes,
+    .threads = true,
+    .prepare = prepare,
+    .dispose = dispose,
+    .join = join_lanes,
+    .leave = leave_lanes,
+    .move = move_lanes,
+    .barrier = barrier_lanes,
+    .shared = shared_lanes,
 };
 
 const struct tu_transport tui_transport_shm = {
-    .name = "shm", .help = "processes of one machine over shared memory",
-    .key = no_keys, .shared = true, .ops = &shm_ops,
+    .name = "shm",
+    .help = "processes of one machine over shared memory",
+    .key = no_keys,
+    .shared = true,
+    .ops = &shm_ops,
 };
 
 const struct tu_transport tui_transport_threads = {
-    .name = "threads", .help = "threads of one process",
-    .key = no_keys, .shared = true, .ops = &thread_ops,
+    .name = "threads",
+    .help = "threads of one process",
+    .key = no_keys,
+    .shared = true,
+    .ops = &thread_ops,
 };

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* launch.c: ranks as threads of this process or as processes forked from it.
  *
- * The caller waits here: it hands posts on, notices ranks that die or fall silent, and lets none
- * of them outlive it. Ranks that die with it: PR_SET_PDEATHSIG. */
+ * The caller waits here: it hands posts on, notices ranks that die or fall silent, and
+ * lets none of them outlive it. Ranks that die with it: PR_SET_PDEATHSIG. */
 #define _GNU_SOURCE /* prctl, PR_SET_PDEATHSIG */
 #include <errno.h>
 #include <fcntl.h>
@@ -20,7 +20,8 @@
 
 int tui_rank_main(struct tui_world *w, uint32_t id)
 {
-    struct tu_rank r = {.w = w, .id = id, .size = w->g->size, .seat = &w->board->seat[id]};
+    struct tu_rank r = {
+        .w = w, .id = id, .size = w->g->size, .seat = &w->board->seat[id]};
     struct tu_err *err = &r.seat->err;
     r.seat->pid = getpid();
     atomic_store(&r.seat->state, TUI_RUNNING);
@@ -75,9 +76,12 @@ static int result(struct tui_world *w, struct tu_err *err)
         const struct tui_seat *s = &b->seat[lost - 1];
         unsigned long long op = atomic_load(&s->seq);
         if (WIFSIGNALED(b->lost_status))
-            return tu_fail(err, TU_EPEER, "rank %u (pid %ld): killed by signal %d in operation "
-                           "%llu", lost - 1, (long)s->pid, WTERMSIG(b->lost_status), op);
-        return tu_fail(err, TU_EPEER, "rank %u (pid %ld): ended with status %d in operation %llu",
+            return tu_fail(err, TU_EPEER,
+                           "rank %u (pid %ld): killed by signal %d in operation "
+                           "%llu",
+                           lost - 1, (long)s->pid, WTERMSIG(b->lost_status), op);
+        return tu_fail(err, TU_EPEER,
+                       "rank %u (pid %ld): ended with status %d in operation %llu",
                        lost - 1, (long)s->pid, WEXITSTATUS(b->lost_status), op);
     }
     if (!stop)
@@ -87,7 +91,8 @@ static int result(struct tui_world *w, struct tu_err *err)
     return b->seat[stop - 1].err.code;
 }
 
-/* Threads -------------------------------------------------------------------------------- */
+/* Threads
+ * -------------------------------------------------------------------------------- */
 
 struct seatling {
     struct tui_world *w;
@@ -115,7 +120,8 @@ static int run_threads(struct tui_world *w, struct tu_err *err)
         int e = pthread_create(&s[i].thread, NULL, thread_main, &s[i]);
         s[i].started = e == 0;
         if (e) {
-            code = tu_fail(err, TU_ENOMEM, "rank %u: no thread: %s", (unsigned)i, strerror(e));
+            code = tu_fail(err, TU_ENOMEM, "rank %u: no thread: %s", (unsigned)i,
+                           strerror(e));
             atomic_store(&w->board->stop, i + 1);
         }
     }
@@ -130,7 +136,8 @@ static int run_threads(struct tui_world *w, struct tu_err *err)
     return code ? code : result(w, err);
 }
 
-/* Processes ------------------------------------------------------------------------------ */
+/* Processes
+ * ------------------------------------------------------------------------------ */
 
 struct watch {
     pid_t pid;
@@ -194,7 +201,8 @@ static bool reap(struct tui_world *w, struct watch *v, uint32_t id)
     return true;
 }
 
-/* A rank that neither beats nor begins anything, long after the others would have said so. */
+/* A rank that neither beats nor begins anything, long after the others would have said
+ * so. */
 static bool silent(struct tui_world *w, struct watch *v, uint32_t id, uint64_t now,
                    struct tu_err *err)
 {

@@ -22,8 +22,8 @@ static inline struct tu_span tui_span(enum tu_space space, uint64_t at, uint64_t
 }
 
 /* Blocks first … first+blocks-1 of `count` elements each. */
-static inline struct tu_span tui_blocks(enum tu_space space, uint64_t count, uint64_t first,
-                                        uint64_t blocks)
+static inline struct tu_span tui_blocks(enum tu_space space, uint64_t count,
+                                        uint64_t first, uint64_t blocks)
 {
     return tui_span(space, first * count, blocks * count);
 }
@@ -77,8 +77,9 @@ int tui_plan_segments(struct tu_plan *p, const struct tu_spec *spec, struct tu_e
 extern const char *const tui_no_keys[], *const tui_segment_keys[];
 
 /* One element type for the model: bytes of the whole, ranks as doubles. */
-extern const struct tu_algorithm tui_ar_ring, tui_ar_doubling, tui_ar_rabenseifner, tui_ar_tree,
-    tui_ar_double_tree, tui_ar_star, tui_ar_hier, tui_ar_direct, tui_ar_fused;
+extern const struct tu_algorithm tui_ar_ring, tui_ar_doubling, tui_ar_rabenseifner,
+    tui_ar_tree, tui_ar_double_tree, tui_ar_star, tui_ar_hier, tui_ar_direct,
+    tui_ar_fused;
 extern const struct tu_algorithm tui_rs_ring, tui_rs_halving, tui_rs_direct, tui_rs_pat;
 extern const struct tu_algorithm tui_ag_ring, tui_ag_doubling, tui_ag_bruck, tui_ag_pat,
     tui_ag_pairwise;

@@ -8,7 +8,10 @@
 const char *const tu_op_names[] = {"sum", "prod", "min", "max", "avg", "mulsum", NULL};
 const char *const tu_order_names[] = {"any", "fixed", "exact", NULL};
 
-#define ROW(name, needs, fn) {name, needs, (tu_kernel_fn)fn}
+#define ROW(name, needs, fn)                                                             \
+    {                                                                                    \
+        name, needs, (tu_kernel_fn)fn                                                    \
+    }
 static const struct tu_kernel kernels[] = {
 #if defined __x86_64__ && !defined TU_NO_X86
     ROW("avx512", TU_CPU_GROUP_AVX512, tui_reduce_avx512),
@@ -22,8 +25,9 @@ static const struct {
     uint16_t dtype;
     int8_t type;
 } types[] = {
-    {TU_F32, TUI_F32}, {TU_F64, TUI_F64}, {TU_I8, TUI_I8},   {TU_U8, TUI_U8},   {TU_I16, TUI_I16},
-    {TU_U16, TUI_U16}, {TU_I32, TUI_I32}, {TU_U32, TUI_U32}, {TU_I64, TUI_I64}, {TU_U64, TUI_U64},
+    {TU_F32, TUI_F32}, {TU_F64, TUI_F64}, {TU_I8, TUI_I8},   {TU_U8, TUI_U8},
+    {TU_I16, TUI_I16}, {TU_U16, TUI_U16}, {TU_I32, TUI_I32}, {TU_U32, TUI_U32},
+    {TU_I64, TUI_I64}, {TU_U64, TUI_U64},
 };
 
 int tui_type_of(uint32_t dtype)
@@ -36,14 +40,14 @@ int tui_type_of(uint32_t dtype)
 
 bool tui_is_small_float(uint32_t dtype)
 {
-    return dtype == TU_F16 || dtype == TU_BF16 || dtype == TU_F8_E4M3FN || dtype == TU_F8_E5M2 ||
-           dtype == TU_F8_E4M3FNUZ || dtype == TU_F8_E5M2FNUZ;
+    return dtype == TU_F16 || dtype == TU_BF16 || dtype == TU_F8_E4M3FN ||
+           dtype == TU_F8_E5M2 || dtype == TU_F8_E4M3FNUZ || dtype == TU_F8_E5M2FNUZ;
 }
 
 /* Through f32, rounded once. */
 #define BLOCK 512
-static void through_f32(uint32_t dtype, enum tu_op op, void *d, const void *a, const void *b,
-                        size_t n)
+static void through_f32(uint32_t dtype, enum tu_op op, void *d, const void *a,
+                        const void *b, size_t n)
 {
     float x[BLOCK], y[BLOCK];
     tu_reduce_fn fn = tu_reduce_find(TU_F32, op);
@@ -62,22 +66,22 @@ static void through_f32(uint32_t dtype, enum tu_op op, void *d, const void *a, c
     }
 }
 
-#define SMALL(s, dtype)                                                                     \
-    static void s##_sum(void *d, const void *a, const void *b, size_t n)                    \
-    {                                                                                       \
-        through_f32(dtype, TU_SUM, d, a, b, n);                                             \
-    }                                                                                       \
-    static void s##_prod(void *d, const void *a, const void *b, size_t n)                   \
-    {                                                                                       \
-        through_f32(dtype, TU_PROD, d, a, b, n);                                            \
-    }                                                                                       \
-    static void s##_min(void *d, const void *a, const void *b, size_t n)                    \
-    {                                                                                       \
-        through_f32(dtype, TU_MIN, d, a, b, n);                                             \
-    }                                                                                       \
-    static void s##_max(void *d, const void *a, const void *b, size_t n)                    \
-    {                                                                                       \
-        through_f32(dtype, TU_MAX, d, a, b, n);                                             \
+#define SMALL(s, dtype)                                                                  \
+    static void s##_sum(void *d, const void *a, const void *b, size_t n)                 \
+    {                                                                                    \
+        through_f32(dtype, TU_SUM, d, a, b, n);                                          \
+    }                                                                                    \
+    static void s##_prod(void *d, const void *a, const void *b, size_t n)                \
+    {                                                                                    \
+        through_f32(dtype, TU_PROD, d, a, b, n);                                         \
+    }                                                                                    \
+    static void s##_min(void *d, const void *a, const void *b, size_t n)                 \
+    {                                                                                    \
+        through_f32(dtype, TU_MIN, d, a, b, n);                                          \
+    }                                                                                    \
+    static void s##_max(void *d, const void *a, const void *b, size_t n)                 \
+    {                                                                                    \
+        through_f32(dtype, TU_MAX, d, a, b, n);                                          \
     }
 SMALL(f16, TU_F16)
 SMALL(bf16, TU_BF16)
@@ -132,17 +136,19 @@ int tu_reduce_check(uint32_t dtype, enum tu_op op, struct tu_err *err)
     bool small_float = tui_is_small_float(dtype);
     bool is_float = small_float || dtype == TU_F32 || dtype == TU_F64;
     if (!is_float && tui_type_of(dtype) < 0)
-        return tu_fail(err, TU_EUSAGE, "dtype %s has no reductions", tu_dtype_text(dtype, name));
+        return tu_fail(err, TU_EUSAGE, "dtype %s has no reductions",
+                       tu_dtype_text(dtype, name));
     if (op == TU_AVG && !is_float)
         return tu_fail(err, TU_EUSAGE, "avg of %s is not a whole number",
                        tu_dtype_text(dtype, name));
     if (op == TU_PROD && small_float && tu_dtype_find(dtype)->block_bytes == 1)
-        return tu_fail(err, TU_EUSAGE, "prod of %s overflows at once", tu_dtype_text(dtype, name));
+        return tu_fail(err, TU_EUSAGE, "prod of %s overflows at once",
+                       tu_dtype_text(dtype, name));
     return 0;
 }
 
-#define SCALE(T, as)                                                                        \
-    for (size_t i = 0; i < n; i++)                                                          \
+#define SCALE(T, as)                                                                     \
+    for (size_t i = 0; i < n; i++)                                                       \
     ((T *)v)[i] = (T)(((T *)v)[i] * (T)(as)scale)
 
 void tu_reduce_scale(uint32_t dtype, void *v, size_t n, double scale)
@@ -168,9 +174,12 @@ void tu_reduce_scale(uint32_t dtype, void *v, size_t n, double scale)
             ((float *)v)[i] = (float)(((float *)v)[i] * scale);
         break;
     case TUI_F64: SCALE(double, double); break;
-    case TUI_I8: case TUI_U8: SCALE(uint8_t, int64_t); break;
-    case TUI_I16: case TUI_U16: SCALE(uint16_t, int64_t); break;
-    case TUI_I32: case TUI_U32: SCALE(uint32_t, int64_t); break;
+    case TUI_I8:
+    case TUI_U8: SCALE(uint8_t, int64_t); break;
+    case TUI_I16:
+    case TUI_U16: SCALE(uint16_t, int64_t); break;
+    case TUI_I32:
+    case TUI_U32: SCALE(uint32_t, int64_t); break;
     default: SCALE(uint64_t, int64_t); break;
     }
 }

@@ -1,15 +1,26 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* reduce.h: the kernels of element-wise reductions, by instruction set.
  *
- * Only whole types of the machine are here: f32, f64 and integers. Smaller floats go through f32
- * in blocks (reduce.c). */
+ * Only whole types of the machine are here: f32, f64 and integers. Smaller floats go
+ * through f32 in blocks (reduce.c). */
 #ifndef TENSORUTILS_COLL_REDUCE_H
 #define TENSORUTILS_COLL_REDUCE_H
 
 #include <tensorutils/coll.h>
 
-enum tui_type { TUI_F32, TUI_F64, TUI_I8, TUI_U8, TUI_I16, TUI_U16, TUI_I32, TUI_U32, TUI_I64,
-                TUI_U64, TUI_TYPES };
+enum tui_type {
+    TUI_F32,
+    TUI_F64,
+    TUI_I8,
+    TUI_U8,
+    TUI_I16,
+    TUI_U16,
+    TUI_I32,
+    TUI_U32,
+    TUI_I64,
+    TUI_U64,
+    TUI_TYPES
+};
 #define TUI_KERNELS 4 /* SUM, PROD, MIN, MAX */
 
 /* -1 for other types. */

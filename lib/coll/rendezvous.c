@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* rendezvous.c: ranks that a launcher started find each other, by HOST:PORT or by a folder.
+/* rendezvous.c: ranks that a launcher started find each other, by HOST:PORT or by a
+ * folder.
  *
- * HOST:PORT: rank 0 listens there; everyone says who it is and what it was started with; rank 0
- * compares and sends the table of places, or the reason why not, to all. file:FOLDER: each rank
- * writes FOLDER/rank-R by rename and waits for the others' files. */
+ * HOST:PORT: rank 0 listens there; everyone says who it is and what it was started with;
+ * rank 0 compares and sends the table of places, or the reason why not, to all.
+ * file:FOLDER: each rank writes FOLDER/rank-R by rename and waits for the others' files.
+ */
 #include <errno.h>
 #include <netinet/in.h>
 #include <stdio.h>
@@ -29,16 +31,18 @@ static int mismatch(const struct tu_rank *r, const unsigned char *hello, uint32_
     if (tu_le32(hello) != MAGIC)
         return tu_fail(err, TU_EPEER, "rendezvous: a stranger or another version called");
     if (rank >= r->size)
-        return tu_fail(err, TU_EPEER, "rendezvous: rank %u of a group of %u", (unsigned)rank,
-                       (unsigned)r->size);
+        return tu_fail(err, TU_EPEER, "rendezvous: rank %u of a group of %u",
+                       (unsigned)rank, (unsigned)r->size);
     if (tu_le32(hello + 8) != r->size)
         return tu_fail(err, TU_EPEER, "rendezvous: rank %u says %u ranks, rank 0 says %u",
                        (unsigned)rank, (unsigned)tu_le32(hello + 8), (unsigned)r->size);
     if (rank == 0 || seen[rank] >= 0)
         return tu_fail(err, TU_EPEER, "rendezvous: rank %u came twice", (unsigned)rank);
     if (strcmp(theirs, agree) != 0)
-        return tu_fail(err, TU_EPEER, "rendezvous: rank %u was started with '%.90s', rank 0 with "
-                       "'%.90s'", (unsigned)rank, theirs, agree);
+        return tu_fail(err, TU_EPEER,
+                       "rendezvous: rank %u was started with '%.90s', rank 0 with "
+                       "'%.90s'",
+                       (unsigned)rank, theirs, agree);
     return 0;
 }
 
@@ -49,15 +53,17 @@ static void peer_address(int fd, struct tui_place *place)
     memset(&at, 0, sizeof at);
     if (getpeername(fd, (struct sockaddr *)&at, &n) < 0)
         return;
-    const void *bytes = at.ss_family == AF_INET6
-                            ? (const void *)&((struct sockaddr_in6 *)(void *)&at)->sin6_addr
-                            : (const void *)&((struct sockaddr_in *)(void *)&at)->sin_addr;
+    const void *bytes =
+        at.ss_family == AF_INET6
+            ? (const void *)&((struct sockaddr_in6 *)(void *)&at)->sin6_addr
+            : (const void *)&((struct sockaddr_in *)(void *)&at)->sin_addr;
     inet_ntop(at.ss_family, bytes, place->address, sizeof place->address);
 }
 
 /* Tell all that have come how it went, and where everyone is. */
-static int answer(struct tu_rank *r, const int *fd, const struct tui_place *place, int code,
-                  const struct tu_err *why, uint64_t deadline, struct tu_err *err)
+static int answer(struct tu_rank *r, const int *fd, const struct tui_place *place,
+                  int code, const struct tu_err *why, uint64_t deadline,
+                  struct tu_err *err)
 {
     char text[ANSWER] = "";
     if (code)
@@ -92,8 +98,8 @@ static int host_meeting(struct tu_rank *r, const char *host, uint16_t port,
             uint32_t missing = 1;
             while (missing < r->size && fd[missing] >= 0)
                 missing++;
-            code = tu_fail(&why, TU_ETIMEOUT, "rendezvous at %s: rank %u has not come", host,
-                           (unsigned)missing);
+            code = tu_fail(&why, TU_ETIMEOUT, "rendezvous at %s: rank %u has not come",
+                           host, (unsigned)missing);
             break;
         }
         code = tui_read_all(guest, hello, sizeof hello, deadline, &why);
@@ -122,8 +128,8 @@ static int host_meeting(struct tu_rank *r, const char *host, uint16_t port,
 }
 
 static int join_meeting(struct tu_rank *r, const char *host, uint16_t port,
-                        const struct tui_place *mine, struct tui_place *place, uint64_t deadline,
-                        struct tu_err *err)
+                        const struct tui_place *mine, struct tui_place *place,
+                        uint64_t deadline, struct tu_err *err)
 {
     unsigned char hello[HELLO] = {0};
     char text[ANSWER];
@@ -160,9 +166,10 @@ static int by_folder(struct tu_rank *r, const char *folder, const struct tui_pla
     const char *agree = r->w->g->agree ? r->w->g->agree : "";
     snprintf(path, sizeof path, "%s/rank-%u", folder, (unsigned)r->id);
     if (access(path, F_OK) == 0)
-        return tu_fail(err, TU_EPEER, "%s: left by an earlier run, or this rank runs twice", path);
-    int n = snprintf(text, sizeof text, "%u %u %s %u %s\n", (unsigned)r->id, (unsigned)r->size,
-                     mine->address, (unsigned)mine->port, agree);
+        return tu_fail(err, TU_EPEER,
+                       "%s: left by an earlier run, or this rank runs twice", path);
+    int n = snprintf(text, sizeof text, "%u %u %s %u %s\n", (unsigned)r->id,
+                     (unsigned)r->size, mine->address, (unsigned)mine->port, agree);
     int code = tu_file_write(path, text, (size_t)n, false, NULL, err);
     for (uint32_t q = 0; q < r->size && !code; q++) {
         char *data = NULL, with[AGREE + 1] = "";
@@ -177,13 +184,17 @@ static int by_folder(struct tu_rank *r, const char *folder, const struct tui_pla
         if (code) {
             code = tu_fail(err, TU_ETIMEOUT, "rendezvous: %s: rank %u has not come", path,
                            (unsigned)q);
-        } else if (sscanf(data, "%u %u %255s %u %200[^\n]", &id, &size, place[q].address, &port,
-                          with) < 4 || id != q || port > 65535) {
-            code = tu_fail(err, TU_EPEER, "%s: not a place of rank %u", path, (unsigned)q);
+        } else if (sscanf(data, "%u %u %255s %u %200[^\n]", &id, &size, place[q].address,
+                          &port, with) < 4 ||
+                   id != q || port > 65535) {
+            code =
+                tu_fail(err, TU_EPEER, "%s: not a place of rank %u", path, (unsigned)q);
         } else if (size != r->size || strcmp(with, agree) != 0) {
-            code = tu_fail(err, TU_EPEER, "rendezvous: rank %u was started with '%u %.80s', rank "
-                           "%u with '%u %.80s'", (unsigned)q, size, with, (unsigned)r->id,
-                           (unsigned)r->size, agree);
+            code = tu_fail(err, TU_EPEER,
+                           "rendezvous: rank %u was started with '%u %.80s', rank "
+                           "%u with '%u %.80s'",
+                           (unsigned)q, size, with, (unsigned)r->id, (unsigned)r->size,
+                           agree);
         } else {
             place[q].port = (uint16_t)port;
         }
@@ -203,10 +214,11 @@ int tui_meet(struct tu_rank *r, const struct tui_place *mine, struct tui_place *
     char host[256];
     if (!colon || tu_parse_u64(colon + 1, &port, NULL) || port == 0 || port > 65535 ||
         (size_t)(colon - where) >= sizeof host)
-        return tu_fail(err, TU_EUSAGE, "rendezvous '%s': expected HOST:PORT or file:FOLDER",
-                       where);
+        return tu_fail(err, TU_EUSAGE,
+                       "rendezvous '%s': expected HOST:PORT or file:FOLDER", where);
     bool bracket = where[0] == '[' && colon[-1] == ']';
-    snprintf(host, sizeof host, "%.*s", (int)(colon - where) - 2 * bracket, where + bracket);
+    snprintf(host, sizeof host, "%.*s", (int)(colon - where) - 2 * bracket,
+             where + bracket);
     place[0] = *mine;
     return r->id == 0 ? host_meeting(r, host, (uint16_t)port, place, deadline, err)
                       : join_meeting(r, host, (uint16_t)port, mine, place, deadline, err);

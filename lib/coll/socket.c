@@ -17,14 +17,17 @@ static int resolve(struct addrinfo **out, const char *host, uint16_t port, int f
 {
     char text[8];
     snprintf(text, sizeof text, "%u", (unsigned)port);
-    struct addrinfo want = {.ai_socktype = SOCK_STREAM, .ai_flags = flags | AI_NUMERICSERV};
+    struct addrinfo want = {.ai_socktype = SOCK_STREAM,
+                            .ai_flags = flags | AI_NUMERICSERV};
     int e = getaddrinfo(host && *host ? host : NULL, text, &want, out);
     if (e)
-        return tu_fail(err, TU_EIO, "%s: %s", host && *host ? host : "*", gai_strerror(e));
+        return tu_fail(err, TU_EIO, "%s: %s", host && *host ? host : "*",
+                       gai_strerror(e));
     return 0;
 }
 
-int tui_listen(int *out, const char *host, uint16_t *port, int backlog, struct tu_err *err)
+int tui_listen(int *out, const char *host, uint16_t *port, int backlog,
+               struct tu_err *err)
 {
     struct addrinfo *list;
     int code = resolve(&list, host, *port, AI_PASSIVE, err);
@@ -42,8 +45,9 @@ int tui_listen(int *out, const char *host, uint16_t *port, int backlog, struct t
                              (unsigned)*port);
         close(fd);
     } else {
-        *port = ntohs(at.ss_family == AF_INET6 ? ((struct sockaddr_in6 *)(void *)&at)->sin6_port
-                                               : ((struct sockaddr_in *)(void *)&at)->sin_port);
+        *port = ntohs(at.ss_family == AF_INET6
+                          ? ((struct sockaddr_in6 *)(void *)&at)->sin6_port
+                          : ((struct sockaddr_in *)(void *)&at)->sin_port);
         *out = fd;
     }
     freeaddrinfo(list);
@@ -59,7 +63,8 @@ static int wait_for(int fd, short what, uint64_t deadline)
     return poll(&p, 1, (int)tu_min((deadline - now) / 1000000 + 1, 60000));
 }
 
-int tui_connect(int *out, const char *host, uint16_t port, uint64_t deadline, struct tu_err *err)
+int tui_connect(int *out, const char *host, uint16_t port, uint64_t deadline,
+                struct tu_err *err)
 {
     struct addrinfo *list;
     int code = resolve(&list, host, port, 0, err), last = 0;

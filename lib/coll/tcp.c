@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* tcp.c: transport "tcp": a socket for each pair of ranks, on one machine or many.
  *
- * A frame is magic, sequence number, size, payload, CRC-32 of the payload. Sending and receiving
- * progress together: a ring of large messages would else fill every buffer and stand still. */
+ * A frame is magic, sequence number, size, payload, CRC-32 of the payload. Sending and
+ * receiving progress together: a ring of large messages would else fill every buffer and
+ * stand still. */
 #include <errno.h>
 #include <poll.h>
 #include <sys/resource.h>
@@ -23,7 +24,7 @@ struct listeners {
 };
 
 struct links {
-    int *fd;             /* [size], -1 for itself */
+    int *fd;              /* [size], -1 for itself */
     uint32_t *sent, *got; /* frames, per peer */
     unsigned char *stage;
 };
@@ -35,9 +36,9 @@ static int prepare(struct tui_world *w, struct tu_err *err)
     if (getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur < 2 * (rlim_t)n + 32) {
         limit.rlim_cur = tu_min(limit.rlim_max, 2 * (rlim_t)n + 32);
         if (limit.rlim_cur < 2 * (rlim_t)n + 32 || setrlimit(RLIMIT_NOFILE, &limit) < 0)
-            return tu_fail(err, TU_EIO, "%u ranks need %u open files each; the limit is %llu",
-                           (unsigned)n, 2 * (unsigned)n + 32,
-                           (unsigned long long)limit.rlim_cur);
+            return tu_fail(
+                err, TU_EIO, "%u ranks need %u open files each; the limit is %llu",
+                (unsigned)n, 2 * (unsigned)n + 32, (unsigned long long)limit.rlim_cur);
     }
     struct listeners *l = tu_calloc(1, sizeof *l, err);
     if (!l)
@@ -110,7 +111,8 @@ static int mesh(struct tu_rank *r, const struct tui_place *place, uint64_t deadl
             break;
         code = tui_read_all(fd, hello, sizeof hello, deadline, err);
         uint32_t q = tu_le32(hello + 4);
-        if (!code && (tu_le32(hello) != MAGIC || q <= r->id || q >= r->size || k->fd[q] >= 0))
+        if (!code &&
+            (tu_le32(hello) != MAGIC || q <= r->id || q >= r->size || k->fd[q] >= 0))
             code = tu_fail(err, TU_EPEER, "a stranger called rank %u", (unsigned)r->id);
         if (code)
             close(fd);
@@ -177,13 +179,14 @@ struct flow {
     uint64_t n, done, total; /* payload bytes; bytes of the frame moved; of all */
     unsigned char head[HEAD], tail[TAIL];
     uint32_t crc;
-    size_t staged;           /* received bytes not yet given to the sink */
+    size_t staged; /* received bytes not yet given to the sink */
 };
 
 static int gone(const struct tu_rank *r, uint32_t peer, int e, struct tu_err *err)
 {
-    return tu_fail(err, TU_EPEER, "rank %u: lost rank %u in operation %llu: %s", (unsigned)r->id,
-                   (unsigned)peer, (unsigned long long)atomic_load(&r->seat->seq),
+    return tu_fail(err, TU_EPEER, "rank %u: lost rank %u in operation %llu: %s",
+                   (unsigned)r->id, (unsigned)peer,
+                   (unsigned long long)atomic_load(&r->seat->seq),
                    e ? strerror(e) : "connection closed");
 }
 
@@ -224,20 +227,21 @@ static int check_head(const struct tu_rank *r, const struct flow *f, struct tu_e
 {
     const struct links *k = r->state;
     if (tu_le32(f->head) != MAGIC)
-        return tu_fail(err, TU_EPEER, "rank %u: rank %u sent what is no frame", (unsigned)r->id,
-                       (unsigned)f->peer);
+        return tu_fail(err, TU_EPEER, "rank %u: rank %u sent what is no frame",
+                       (unsigned)r->id, (unsigned)f->peer);
     if (tu_le32(f->head + 4) != k->got[f->peer] || tu_le64(f->head + 8) != f->n)
-        return tu_fail(err, TU_EPEER,
-                       "rank %u sent frame %u of %llu bytes where frame %u of %llu was expected",
-                       (unsigned)f->peer, (unsigned)tu_le32(f->head + 4),
-                       (unsigned long long)tu_le64(f->head + 8), (unsigned)k->got[f->peer],
-                       (unsigned long long)f->n);
+        return tu_fail(
+            err, TU_EPEER,
+            "rank %u sent frame %u of %llu bytes where frame %u of %llu was expected",
+            (unsigned)f->peer, (unsigned)tu_le32(f->head + 4),
+            (unsigned long long)tu_le64(f->head + 8), (unsigned)k->got[f->peer],
+            (unsigned long long)f->n);
     return 0;
 }
 
 /* Payload bytes before+1 … now have come to where they were read. */
-static void take(const struct tu_rank *r, struct flow *f, const struct tu_move *m, uint64_t before,
-                 uint64_t now)
+static void take(const struct tu_rank *r, struct flow *f, const struct tu_move *m,
+                 uint64_t before, uint64_t now)
 {
     const struct links *k = r->state;
     uint64_t n = now - before;
@@ -340,11 +344,16 @@ static int move_tcp(struct tu_rank *r, const struct tu_move *m, struct tu_err *e
 static const char *const no_keys[] = {NULL};
 
 static const struct tu_transport_ops ops = {
-    .prepare = prepare, .dispose = dispose, .join = join_tcp, .leave = leave_tcp,
+    .prepare = prepare,
+    .dispose = dispose,
+    .join = join_tcp,
+    .leave = leave_tcp,
     .move = move_tcp,
 };
 
 const struct tu_transport tui_transport_tcp = {
-    .name = "tcp", .help = "processes over TCP, on one machine or many",
-    .key = no_keys, .ops = &ops,
+    .name = "tcp",
+    .help = "processes over TCP, on one machine or many",
+    .key = no_keys,
+    .ops = &ops,
 };

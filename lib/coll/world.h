@@ -2,8 +2,9 @@
 /* world.h: what the launcher, the ranks and the transports share.
  *
  * The world is made before the ranks are started and is inherited (processes) or shared
- * (threads). The board is memory that all ranks of this machine see: who runs, who waits for
- * whom, who was lost. A seat has one writer, its rank; `stop`, once set, never changes. */
+ * (threads). The board is memory that all ranks of this machine see: who runs, who waits
+ * for whom, who was lost. A seat has one writer, its rank; `stop`, once set, never
+ * changes. */
 #ifndef TENSORUTILS_COLL_WORLD_H
 #define TENSORUTILS_COLL_WORLD_H
 
@@ -14,12 +15,13 @@
 enum tui_state { TUI_IDLE, TUI_RUNNING, TUI_DONE };
 
 struct tui_seat {
-    _Alignas(64) _Atomic uint64_t beat; /* grows while the rank runs or waits in the library */
-    _Atomic uint64_t seq;               /* operations begun */
-    _Atomic uint32_t waits_for;         /* rank + 1, 0: nobody */
+    _Alignas(
+        64) _Atomic uint64_t beat; /* grows while the rank runs or waits in the library */
+    _Atomic uint64_t seq;          /* operations begun */
+    _Atomic uint32_t waits_for;    /* rank + 1, 0: nobody */
     _Atomic uint32_t state;
     pid_t pid;
-    struct tu_err err;                  /* valid when done */
+    struct tu_err err; /* valid when done */
 };
 
 struct tui_board {
@@ -48,14 +50,15 @@ struct tu_rank {
     struct tui_seat *seat;
     struct tu_traffic traffic;
     struct tu_seen *seen;
-    uint64_t turn;    /* small vectors laid out so far (alg_fused.c) */
-    bool flip;        /* damage what is sent during this operation */
-    void *state;      /* the transport's */
+    uint64_t turn; /* small vectors laid out so far (alg_fused.c) */
+    bool flip;     /* damage what is sent during this operation */
+    void *state;   /* the transport's */
 };
 
 struct tu_transport_ops {
     bool threads;
-    /* Before the ranks start; dispose undoes it after they ended, also when prepare failed. */
+    /* Before the ranks start; dispose undoes it after they ended, also when prepare
+     * failed. */
     int (*prepare)(struct tui_world *w, struct tu_err *err);
     void (*dispose)(struct tui_world *w);
     /* In the rank. */
@@ -71,8 +74,8 @@ struct tui_wait {
     uint64_t turns, since;
     uint32_t peer; /* TU_NOBODY: several */
 };
-/* Nothing moved: be patient. TU_EPEER when the group has stopped, TU_ETIMEOUT when it is too
- * late. */
+/* Nothing moved: be patient. TU_EPEER when the group has stopped, TU_ETIMEOUT when it is
+ * too late. */
 int tui_wait(struct tu_rank *r, struct tui_wait *w, struct tu_err *err);
 /* Something moved again. */
 void tui_wait_end(struct tu_rank *r, struct tui_wait *w, uint32_t peer);
@@ -93,7 +96,7 @@ bool tui_has_lanes(const struct tu_rank *r);
 int tui_fault_begin(struct tu_rank *r, uint64_t op, struct tu_err *err);
 void tui_fault_link(struct tu_rank *r, uint32_t to, uint64_t bytes);
 
-extern const struct tu_transport tui_transport_threads, tui_transport_shm, tui_transport_tcp,
-    tui_transport_mpi, tui_transport_nccl;
+extern const struct tu_transport tui_transport_threads, tui_transport_shm,
+    tui_transport_tcp, tui_transport_mpi, tui_transport_nccl;
 
 #endif

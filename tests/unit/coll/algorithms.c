@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* algorithms.c: every algorithm, 1 to 17 ranks, sizes with 0 and 1, dtypes in turn: exact results,
- * inputs untouched, the bytes that the formula says, and rounds in which whoever sends is
- * expected. */
+/* algorithms.c: every algorithm, 1 to 17 ranks, sizes with 0 and 1, dtypes in turn: exact
+ * results, inputs untouched, the bytes that the formula says, and rounds in which whoever
+ * sends is expected. */
 #include <stdlib.h>
 #include <tensorutils/coll.h>
 #include "../tap.h"
@@ -32,8 +32,10 @@ static int rank_main(struct tu_rank *r, void *ctx, struct tu_err *err)
     struct result res = {0};
     int code = in && out && kept ? 0 : TU_ENOMEM;
     if (!code)
-        code = tu_exec_new(&x, r, &j->plan, c->dtype, c->op, TU_ORDER_ANY, c->premul, err);
-    for (int turn = 0; turn < 2 && !code; turn++) { /* twice: what stays from the first is stale */
+        code =
+            tu_exec_new(&x, r, &j->plan, c->dtype, c->op, TU_ORDER_ANY, c->premul, err);
+    for (int turn = 0; turn < 2 && !code;
+         turn++) { /* twice: what stays from the first is stale */
         struct tu_case now = *c;
         struct tu_verdict v;
         now.iter = (uint64_t)turn;
@@ -79,11 +81,21 @@ static const char *try_one(struct job *j, const struct tu_algorithm *a, uint32_t
     uint32_t root = ranks - 1;
     if (tu_plan_make(&j->plan, a->coll, &spec, ranks, root, count, &err))
         return err.code == TU_EUSAGE && (ranks & (ranks - 1)) ? "" : strcpy(why, err.msg);
-    j->test = (struct tu_case){.coll = a->coll, .op = op, .dtype = dtype, .ranks = ranks,
-                               .root = root, .count = count, .seed = 7, .premul = 2};
+    j->test = (struct tu_case){.coll = a->coll,
+                               .op = op,
+                               .dtype = dtype,
+                               .ranks = ranks,
+                               .root = root,
+                               .count = count,
+                               .seed = 7,
+                               .premul = 2};
     j->wrong = j->spoiled = 0;
-    struct tu_group g = {.transport = j->transport, .size = ranks, .ctx = j, .fn = rank_main,
-                         .post = posted, .timeout = UINT64_C(20000000000)};
+    struct tu_group g = {.transport = j->transport,
+                         .size = ranks,
+                         .ctx = j,
+                         .fn = rank_main,
+                         .post = posted,
+                         .timeout = UINT64_C(20000000000)};
     if (tu_group_run(&g, &err))
         snprintf(why, sizeof why, "%s", err.msg);
     else if (j->wrong)
@@ -93,13 +105,14 @@ static const char *try_one(struct job *j, const struct tu_algorithm *a, uint32_t
     size_t size = tu_dtype_find(dtype)->block_bytes;
     for (uint32_t r = 0; r < ranks && !why[0] && a->sent; r++)
         if (j->sent[r] != a->sent(&j->plan, r) * size)
-            snprintf(why, sizeof why, "rank %u sent %" PRIu64 " bytes, formula %" PRIu64, r,
-                     j->sent[r], a->sent(&j->plan, r) * size);
+            snprintf(why, sizeof why, "rank %u sent %" PRIu64 " bytes, formula %" PRIu64,
+                     r, j->sent[r], a->sent(&j->plan, r) * size);
     return why;
 }
 
-static const uint32_t dtypes[] = {TU_F32, TU_BF16, TU_I8, TU_F64, TU_F16, TU_U64, TU_F8_E4M3FN,
-                                  TU_I32, TU_U8, TU_F8_E5M2, TU_U32, TU_I64};
+static const uint32_t dtypes[] = {TU_F32, TU_BF16,    TU_I8,        TU_F64,
+                                  TU_F16, TU_U64,     TU_F8_E4M3FN, TU_I32,
+                                  TU_U8,  TU_F8_E5M2, TU_U32,       TU_I64};
 static const uint64_t counts[] = {0, 1, 2, 7, 64, 1000};
 static const enum tu_op ops[] = {TU_SUM, TU_MAX, TU_AVG, TU_MIN, TU_PROD, TU_PREMUL};
 
@@ -110,7 +123,8 @@ static void every_size(const struct tu_algorithm *a, const char *transport, uint
     unsigned done = 0, bad = 0;
     for (uint32_t ranks = 1; ranks <= most; ranks++) {
         for (size_t i = 0; i < sizeof counts / sizeof *counts; i++) {
-            uint32_t dtype = dtypes[(ranks + i + done) % (sizeof dtypes / sizeof *dtypes)];
+            uint32_t dtype =
+                dtypes[(ranks + i + done) % (sizeof dtypes / sizeof *dtypes)];
             enum tu_op op = ops[(ranks * 5 + i) % 6];
             if (tu_collective_rows[a->coll].reduces && tu_reduce_check(dtype, op, NULL))
                 op = TU_SUM;
@@ -123,8 +137,8 @@ static void every_size(const struct tu_algorithm *a, const char *transport, uint
                        tu_dtype_text(dtype, name), tu_op_names[op], why);
         }
     }
-    ok(!bad, "%s %s over %s%s: %u combinations exact", tu_collective_rows[a->coll].name, a->name,
-       transport, in_place ? ", in place" : "", done);
+    ok(!bad, "%s %s over %s%s: %u combinations exact", tu_collective_rows[a->coll].name,
+       a->name, transport, in_place ? ", in place" : "", done);
 }
 
 /* In each round: r sends n elements to q if and only if q takes n from r. */
@@ -151,7 +165,8 @@ static void rounds_match(const struct tu_algorithm *a)
             }
         }
     }
-    ok(!bad, "%s %s: rounds match for 1 to 33 ranks", tu_collective_rows[a->coll].name, a->name);
+    ok(!bad, "%s %s: rounds match for 1 to 33 ranks", tu_collective_rows[a->coll].name,
+       a->name);
 }
 
 int main(void)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* models.c: figures of the specification: bandwidth factors, step counts, the double tree, closed
- * forms, the order in which a ring adds. */
+/* models.c: figures of the specification: bandwidth factors, step counts, the double
+ * tree, closed forms, the order in which a ring adds. */
 #include <math.h>
 #include <stdlib.h>
 #include <tensorutils/coll.h>
@@ -11,7 +11,8 @@ static bool near(double a, double b, double rel)
     return fabs(a - b) <= rel * fabs(b) + 1e-12;
 }
 
-static struct tu_plan plan_of(enum tu_collective c, const char *text, uint32_t ranks, uint64_t count)
+static struct tu_plan plan_of(enum tu_collective c, const char *text, uint32_t ranks,
+                              uint64_t count)
 {
     struct tu_spec s;
     struct tu_plan p;
@@ -26,25 +27,29 @@ static struct tu_plan plan_of(enum tu_collective c, const char *text, uint32_t r
 
 static void factors(void)
 {
-    ok(near(tu_bus_factor(TU_ALLREDUCE, 3), 4.0 / 3, 1e-12), "all-reduce, 3 ranks: 1.333333");
-    ok(near(tu_bus_factor(TU_ALLTOALL, 16), 0.9375, 1e-12), "all-to-all, 16 ranks: 0.9375");
-    ok(tu_bus_factor(TU_ALLREDUCE, 1) == 0 && tu_bus_factor(TU_BROADCAST, 1) == 1, "one rank");
+    ok(near(tu_bus_factor(TU_ALLREDUCE, 3), 4.0 / 3, 1e-12),
+       "all-reduce, 3 ranks: 1.333333");
+    ok(near(tu_bus_factor(TU_ALLTOALL, 16), 0.9375, 1e-12),
+       "all-to-all, 16 ranks: 0.9375");
+    ok(tu_bus_factor(TU_ALLREDUCE, 1) == 0 && tu_bus_factor(TU_BROADCAST, 1) == 1,
+       "one rank");
     ok(near(1073741824 / 0.01 / 1e9 * tu_bus_factor(TU_ALLREDUCE, 8), 187.9048192, 1e-9),
        "1 GiB in 10 ms over 8 ranks: 187.9048192 GB/s");
 }
 
 static void steps(void)
 {
-    static const uint32_t doubling[][2] = {{2, 1}, {3, 3}, {4, 2}, {5, 4}, {6, 4}, {7, 4}, {8, 3},
-                                           {12, 5}, {16, 4}};
+    static const uint32_t doubling[][2] = {{2, 1}, {3, 3}, {4, 2},  {5, 4}, {6, 4},
+                                           {7, 4}, {8, 3}, {12, 5}, {16, 4}};
     static const uint32_t rab[][2] = {{3, 4}, {5, 6}, {6, 6}, {7, 6}, {8, 6}, {12, 8}};
     for (size_t i = 0; i < sizeof doubling / sizeof *doubling; i++)
-        eq_u64(plan_of(TU_ALLREDUCE, "doubling", doubling[i][0], 64).rounds, doubling[i][1],
-               "doubling, %u ranks", doubling[i][0]);
+        eq_u64(plan_of(TU_ALLREDUCE, "doubling", doubling[i][0], 64).rounds,
+               doubling[i][1], "doubling, %u ranks", doubling[i][0]);
     for (size_t i = 0; i < sizeof rab / sizeof *rab; i++)
         eq_u64(plan_of(TU_ALLREDUCE, "rabenseifner", rab[i][0], 64).rounds, rab[i][1],
                "rabenseifner, %u ranks", rab[i][0]);
-    eq_u64(plan_of(TU_ALLREDUCE, "ring:seg=4", 8, 64).rounds, 35, "segmented ring: (m+1)(p-1)");
+    eq_u64(plan_of(TU_ALLREDUCE, "ring:seg=4", 8, 64).rounds, 35,
+           "segmented ring: (m+1)(p-1)");
     static const uint64_t blocks[][2] = {{4, 4}, {5, 5}, {8, 12}, {13, 22}};
     for (size_t i = 0; i < 4; i++) {
         struct tu_plan p = plan_of(TU_ALLTOALL, "bruck", (uint32_t)blocks[i][0], 1);
@@ -57,17 +62,21 @@ static void tree(void)
 {
     static const int32_t want[][6] = {
         /* ranks, tree, rank, parent, children */
-        {4, 0, 0, -1, -1, 2}, {4, 0, 1, 2, -1, -1}, {4, 0, 2, 0, 1, 3}, {4, 0, 3, 2, -1, -1},
-        {4, 1, 0, 1, -1, -1}, {4, 1, 1, 3, 2, 0},   {4, 1, 2, 1, -1, -1}, {4, 1, 3, -1, -1, 1},
-        {8, 0, 0, -1, -1, 4}, {8, 0, 4, 0, 2, 6},   {8, 0, 6, 4, 5, 7}, {8, 0, 2, 4, 1, 3},
-        {8, 1, 1, 3, 2, 0},   {8, 1, 3, 7, 5, 1},   {8, 1, 5, 3, 6, 4}, {8, 1, 7, -1, -1, 3},
-        {8, 1, 0, 1, -1, -1}, {3, 1, 0, 1, 2, -1},  {3, 1, 1, -1, -1, 0}, {3, 1, 2, 0, -1, -1},
+        {4, 0, 0, -1, -1, 2}, {4, 0, 1, 2, -1, -1}, {4, 0, 2, 0, 1, 3},
+        {4, 0, 3, 2, -1, -1}, {4, 1, 0, 1, -1, -1}, {4, 1, 1, 3, 2, 0},
+        {4, 1, 2, 1, -1, -1}, {4, 1, 3, -1, -1, 1}, {8, 0, 0, -1, -1, 4},
+        {8, 0, 4, 0, 2, 6},   {8, 0, 6, 4, 5, 7},   {8, 0, 2, 4, 1, 3},
+        {8, 1, 1, 3, 2, 0},   {8, 1, 3, 7, 5, 1},   {8, 1, 5, 3, 6, 4},
+        {8, 1, 7, -1, -1, 3}, {8, 1, 0, 1, -1, -1}, {3, 1, 0, 1, 2, -1},
+        {3, 1, 1, -1, -1, 0}, {3, 1, 2, 0, -1, -1},
     };
     for (size_t i = 0; i < sizeof want / sizeof *want; i++) {
         int32_t got[3];
-        tu_double_tree((uint32_t)want[i][0], (uint32_t)want[i][2], (unsigned)want[i][1], got);
-        ok(!memcmp(got, want[i] + 3, sizeof got), "%d ranks, tree %d, rank %d: %d (%d, %d)",
-           want[i][0], want[i][1], want[i][2], got[0], got[1], got[2]);
+        tu_double_tree((uint32_t)want[i][0], (uint32_t)want[i][2], (unsigned)want[i][1],
+                       got);
+        ok(!memcmp(got, want[i] + 3, sizeof got),
+           "%d ranks, tree %d, rank %d: %d (%d, %d)", want[i][0], want[i][1], want[i][2],
+           got[0], got[1], got[2]);
     }
     static const uint32_t depth[][2] = {{8, 3}, {13, 4}, {14, 4}, {1024, 10}, {4096, 12}};
     for (size_t i = 0; i < 5; i++) {
@@ -86,7 +95,8 @@ static void tree(void)
     uint64_t sum = 0, end = p.alg->sent(&p, 0), inner = p.alg->sent(&p, 3);
     for (uint32_t r = 0; r < 8; r++)
         sum += p.alg->sent(&p, r);
-    ok(end == 2 && inner == 4 && sum == 28, "bytes for 8 ranks in S: 1 at the ends, 2 inside, 14");
+    ok(end == 2 && inner == 4 && sum == 28,
+       "bytes for 8 ranks in S: 1 at the ends, 2 inside, 14");
 }
 
 static void closed_forms(void)
@@ -101,13 +111,14 @@ static void closed_forms(void)
         {64, 1048576, {815.795, 659.146, 245.795, 1192.462, 11900.852}},
         {1024, 268435456, {58501.196, 268485.456, 48371.196, 483283.821, 49429714.868}},
     };
-    static const char *const name[5] = {"ring", "doubling", "rabenseifner", "tree", "star"};
+    static const char *const name[5] = {"ring", "doubling", "rabenseifner", "tree",
+                                        "star"};
     for (size_t i = 0; i < 5; i++)
         for (size_t k = 0; k < 5; k++) {
             struct tu_plan p = plan_of(TU_ALLREDUCE, name[k], row[i].p, 64);
             double us = 1e6 * p.alg->model(&p, row[i].s, 5e-6, 1 / 12.5e9, 1 / 50e9);
-            ok(fabs(us - row[i].want[k]) < 0.00051, "%s, %u ranks, %.0f bytes: %.3f us", name[k],
-               row[i].p, row[i].s, us);
+            ok(fabs(us - row[i].want[k]) < 0.00051, "%s, %u ranks, %.0f bytes: %.3f us",
+               name[k], row[i].p, row[i].s, us);
         }
     struct tu_plan p = plan_of(TU_ALLREDUCE, "ring", 64, 64);
     ok(near(1e6 * p.alg->model(&p, 26214400, 5e-6, 1 / 12.5e9, 0), 4758.768, 1e-7),
@@ -149,11 +160,11 @@ static void orders(void)
     };
     for (size_t i = 0; i < sizeof row / sizeof *row; i++) {
         struct tu_plan p = plan_of(TU_ALLREDUCE, row[i].name, 4, 4);
-        struct tu_group g = {.transport = "threads", .size = 4, .ctx = &p, .fn = sum_hard,
-                             .post = keep};
+        struct tu_group g = {
+            .transport = "threads", .size = 4, .ctx = &p, .fn = sum_hard, .post = keep};
         ok(!tu_group_run(&g, NULL) && !memcmp(left_over, row[i].want, sizeof left_over),
-           "%s leaves %g %g %g %g", row[i].name, (double)left_over[0], (double)left_over[1],
-           (double)left_over[2], (double)left_over[3]);
+           "%s leaves %g %g %g %g", row[i].name, (double)left_over[0],
+           (double)left_over[1], (double)left_over[2], (double)left_over[3]);
     }
 }
 
@@ -166,9 +177,10 @@ int main(void)
     orders();
     struct tu_err err = {0};
     struct tu_plan p;
-    struct tu_spec bad = {.name = (char *)(uintptr_t)"teleport"};
+    struct tu_spec bad = {.name = (char *)(uintptr_t) "teleport"};
     eq_int(tu_plan_make(&p, TU_ALLREDUCE, &bad, 4, 0, 4, &err), TU_EUSAGE, "%s", err.msg);
-    bad.name = (char *)(uintptr_t)"halving";
-    eq_int(tu_plan_make(&p, TU_REDUCE_SCATTER, &bad, 6, 0, 4, &err), TU_EUSAGE, "%s", err.msg);
+    bad.name = (char *)(uintptr_t) "halving";
+    eq_int(tu_plan_make(&p, TU_REDUCE_SCATTER, &bad, 6, 0, 4, &err), TU_EUSAGE, "%s",
+           err.msg);
     return tap_done();
 }

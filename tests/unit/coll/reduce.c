@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* reduce.c: the kernels of every instruction set against their definition, and the orders of
- * folding against the figures of the specification. */
+/* reduce.c: the kernels of every instruction set against their definition, and the orders
+ * of folding against the figures of the specification. */
 #include <math.h>
 #include <stdlib.h>
 #include <tensorutils/coll.h>
@@ -8,11 +8,13 @@
 
 #define N 1031
 
-static const uint32_t dtypes[] = {TU_F32, TU_F64, TU_F16, TU_BF16, TU_F8_E4M3FN, TU_F8_E5M2, TU_I8,
-                                  TU_U8, TU_I16, TU_U16, TU_I32, TU_U32, TU_I64, TU_U64};
+static const uint32_t dtypes[] = {TU_F32,     TU_F64, TU_F16, TU_BF16, TU_F8_E4M3FN,
+                                  TU_F8_E5M2, TU_I8,  TU_U8,  TU_I16,  TU_U16,
+                                  TU_I32,     TU_U32, TU_I64, TU_U64};
 
 /* One element by definition, in double (floats) or in 64-bit integers. */
-static void define(uint32_t dtype, enum tu_op op, const void *a, const void *b, void *want)
+static void define(uint32_t dtype, enum tu_op op, const void *a, const void *b,
+                   void *want)
 {
     size_t size = tu_dtype_find(dtype)->block_bytes;
     if (tu_dtype_is_float(dtype)) {
@@ -103,7 +105,8 @@ static double folded(const float *v, uint32_t n, uint32_t dtype, enum tu_order o
             return -1;
     }
     struct tu_err err = {0};
-    if (tu_combine(d, src, n, 1, dtype, TU_SUM, order, &err) || tu_to_double(dtype, d, &out, 1, NULL))
+    if (tu_combine(d, src, n, 1, dtype, TU_SUM, order, &err) ||
+        tu_to_double(dtype, d, &out, 1, NULL))
         return -1;
     return out;
 }
@@ -114,18 +117,22 @@ static void orders(void)
     const float hard[4] = {1e8f, 1, -1e8f, 1};
     for (size_t i = 0; i < 1024; i++)
         ones[i] = 1;
-    ok(folded(hard, 4, TU_F32, TU_ORDER_ANY) == 1.0, "1e8 + 1 - 1e8 + 1 in the order of ranks: 1");
+    ok(folded(hard, 4, TU_F32, TU_ORDER_ANY) == 1.0,
+       "1e8 + 1 - 1e8 + 1 in the order of ranks: 1");
     ok(folded(hard, 4, TU_F32, TU_ORDER_FIXED) == 0.0, "as a tree: 0");
     ok(folded(hard, 4, TU_F32, TU_ORDER_EXACT) == 2.0, "exactly: 2");
-    ok(folded(ones, 1024, TU_BF16, TU_ORDER_ANY) == 256, "1024 ones in bf16, one by one: 256");
+    ok(folded(ones, 1024, TU_BF16, TU_ORDER_ANY) == 256,
+       "1024 ones in bf16, one by one: 256");
     ok(folded(ones, 1024, TU_BF16, TU_ORDER_FIXED) == 1024, "through f32: 1024");
     ok(folded(ones, 1024, TU_BF16, TU_ORDER_EXACT) == 1024, "exactly: 1024");
     /* Ties and sticky bits at the rounding of the exact sum. */
-    const float tie[3] = {16777216, 1, 0x1p-149f}, even[2] = {16777216, 1}, odd[2] = {16777218, 1};
+    const float tie[3] = {16777216, 1, 0x1p-149f}, even[2] = {16777216, 1},
+                odd[2] = {16777218, 1};
     ok(folded(tie, 3, TU_F32, TU_ORDER_EXACT) == 16777218, "just over a tie goes up");
     ok(folded(even, 2, TU_F32, TU_ORDER_EXACT) == 16777216, "a tie goes to even, down");
     ok(folded(odd, 2, TU_F32, TU_ORDER_EXACT) == 16777220, "a tie goes to even, up");
-    const float less[4] = {-16777216, -1, -0x1p-149f, 0}, huge[4] = {3e38f, 3e38f, -3e38f, -3e38f};
+    const float less[4] = {-16777216, -1, -0x1p-149f, 0},
+                huge[4] = {3e38f, 3e38f, -3e38f, -3e38f};
     ok(folded(less, 4, TU_F32, TU_ORDER_EXACT) == -16777218, "the same below zero");
     ok(folded(huge, 4, TU_F32, TU_ORDER_EXACT) == 0, "no overflow on the way");
     const float inf[2] = {INFINITY, 1}, nan[2] = {INFINITY, -INFINITY};
@@ -146,7 +153,8 @@ static void orders(void)
         long double sum = 0; /* exact here: 24 bits over a range of 2^30 fit in 64 */
         for (uint32_t i = 0; i < 64; i++) {
             uint32_t b = tu_rng_u32(&rng, round * 64 + i);
-            v[i] = (float)ldexp((double)(int32_t)(b & 0xffffff) - 8388608, (int)(b >> 27) - 16);
+            v[i] = (float)ldexp((double)(int32_t)(b & 0xffffff) - 8388608,
+                                (int)(b >> 27) - 16);
             sum += v[i];
         }
         bad += folded(v, 64, TU_F32, TU_ORDER_EXACT) != (double)(float)sum;
@@ -158,7 +166,8 @@ static void rules(void)
 {
     struct tu_err err;
     eq_int(tu_reduce_check(TU_I32, TU_AVG, &err), TU_EUSAGE, "avg of i32: %s", err.msg);
-    eq_int(tu_reduce_check(TU_F8_E4M3FN, TU_PROD, &err), TU_EUSAGE, "prod of fp8: %s", err.msg);
+    eq_int(tu_reduce_check(TU_F8_E4M3FN, TU_PROD, &err), TU_EUSAGE, "prod of fp8: %s",
+           err.msg);
     eq_int(tu_reduce_check(TU_Q4_K, TU_SUM, &err), TU_EUSAGE, "blocks: %s", err.msg);
     eq_int(tu_reduce_check(TU_BF16, TU_AVG, NULL), 0, "avg of bf16");
 }
