@@ -387,7 +387,8 @@ int tui_npy_write_header(struct tu_buf *out, struct tui_npy *h, const struct tu_
         return tu_fail(err, TU_EDTYPE, "'%s': numpy has no %s", shown,
                        tu_dtype_text(t->dtype, dtype));
     *h = (struct tui_npy){ .major = 1, .dtype = t->dtype, .rank = t->rank, .bytes = t->bytes };
-    memcpy(h->dim, t->dim, t->rank * sizeof *t->dim);
+    if (t->rank) /* a scalar may have no dim at all */
+        memcpy(h->dim, t->dim, t->rank * sizeof *t->dim);
     if (d->npy)
         usual_descr(d, h->descr);
     else if (raw)
