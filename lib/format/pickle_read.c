@@ -795,7 +795,9 @@ int tu_pickle_read(struct tu_pickle **out, const void *data, size_t n,
     if (!m.p)
         return TU_ENOMEM;
     m.p->arena = tu_arena_new(m.err);
-    int rc = m.p->arena ? run(&m) : TU_ENOMEM;
+    int rc = m.p->arena ? TU_GROW(&m.stack, &m.stack_cap, 0, m.err) : TU_ENOMEM;
+    if (rc == 0)
+        rc = run(&m);
     tu_free(m.stack);
     tu_free(m.mark);
     tu_free(m.memo);
