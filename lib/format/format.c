@@ -11,6 +11,7 @@
 const struct tu_format *const tu_formats[] = {
     &tui_format_tns,
     &tui_format_npy,
+    &tui_format_npz,
     &tui_format_gguf,
     &tui_format_safetensors,
     &tui_format_torch,

@@ -619,12 +619,10 @@ int tui_zip_verify(struct tu_zip *z, size_t i, struct tu_pool *pool, struct tu_e
 
 bool tui_zip_sniff(const unsigned char *head, size_t n, const char **name, size_t *name_n)
 {
-    if (n < TUI_ZIP_END_SIZE ||
-        (tu_le32(head) != TUI_ZIP_LOCAL && tu_le32(head) != TUI_ZIP_END))
-        return false;
+    uint32_t magic = n < TUI_ZIP_END_SIZE ? 0 : tu_le32(head);
     *name = (const char *)head + TUI_ZIP_LOCAL_SIZE;
     *name_n = 0;
-    if (tu_le32(head) == TUI_ZIP_LOCAL && n > TUI_ZIP_LOCAL_SIZE)
+    if (magic == TUI_ZIP_LOCAL && n > TUI_ZIP_LOCAL_SIZE)
         *name_n = (size_t)tu_min(tu_le16(head + 26), n - TUI_ZIP_LOCAL_SIZE);
-    return true;
+    return magic == TUI_ZIP_LOCAL || magic == TUI_ZIP_END || magic == TUI_ZIP_END64;
 }

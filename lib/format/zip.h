@@ -35,8 +35,8 @@ enum {                         /* general-purpose flags */
 /* Compare the stored checksum of entry i with its bytes, the work shared by a pool. */
 TU_MUST int tui_zip_verify(struct tu_zip *z, size_t i, struct tu_pool *pool,
                            struct tu_err *err);
-/* True where head[n] begins a zip; *name is then the first entry's name, not NUL-ended.
- */
+/* True where head[n] begins a zip; *name is then the first entry's name, not NUL-ended,
+ * and empty where there is none. */
 bool tui_zip_sniff(const unsigned char *head, size_t n, const char **name,
                    size_t *name_n);
 

@@ -4,109 +4,16 @@
 #include <fcntl.h>
 
 #include "fix.h"
+#include "oracle.h"
 
 #define FORMAT (tu_format_find("torch"))
 #define DATA "tests/data/torch"
 
 /* Files of real torch ------------------------------------------------------------------------- */
 
-struct line {
-    unsigned crc;
-    char dtype[16], shape[128], name[256];
-};
-
-static size_t read_oracle(const char *path, struct line *line, size_t max)
-{
-    FILE *f = fopen(path, "r");
-    char text[512];
-    size_t n = 0;
-    while (f && n < max && fgets(text, sizeof text, f)) {
-        struct line *l = &line[n++];
-        l->name[0] = 0;
-        text[strcspn(text, "\n")] = 0;
-        sscanf(text, "%x %15s %127s %255[^\n]", &l->crc, l->dtype, l->shape, l->name);
-        if (!*l->name)
-            strcpy(l->name, "tensor"); /* the object itself */
-    }
-    if (f)
-        fclose(f);
-    return f ? n : SIZE_MAX;
-}
-
-/* CRC of a tensor, read in steps that cut elements. */
-static uint32_t crc_of(struct tu_source *s, size_t i, size_t step)
-{
-    uint32_t crc = 0;
-    unsigned char *p = malloc(step);
-    for (uint64_t off = 0; off < s->tensor[i].bytes; off += step) {
-        size_t n = (size_t)tu_min(step, s->tensor[i].bytes - off);
-        struct tu_err err;
-        if (tu_source_read(s, i, off, p, n, &err))
-            printf("# %s\n", err.msg);
-        crc = tu_crc32(crc, p, n);
-    }
-    free(p);
-    return crc;
-}
-
-static void compare(const char *path, const struct line *line, size_t n)
-{
-    struct tu_source *s;
-    struct tu_err err;
-    if (tu_source_open(&s, path, NULL, NULL, NULL, &err)) {
-        ok(false, "%s: %s", path, err.msg);
-        return;
-    }
-    eq_u64(s->n, n, "%s: tensors", path);
-    for (size_t k = 0; k < n; k++) {
-        char shape[256];
-        struct tu_buf text = { 0 };
-        size_t i = tu_source_find(s, line[k].name);
-        if (!ok(i != SIZE_MAX, "%s: %s is there", path, line[k].name))
-            continue;
-        const struct tu_tensor *t = &s->tensor[i];
-        int rc = tu_shape_text(&text, t->dim, t->rank, &err);
-        snprintf(shape, sizeof shape, "%s %s", tu_dtype_text(t->dtype, (char[8]){ 0 }), text.data);
-        tu_buf_release(&text);
-        char want[256];
-        snprintf(want, sizeof want, "%s %s", line[k].dtype, line[k].shape);
-        ok(!rc && !strcmp(shape, want), "%s: %s is %s", path, line[k].name, want);
-        eq_u64(crc_of(s, i, 1 << 16), line[k].crc, "%s: %s: bytes", path, line[k].name);
-        eq_u64(crc_of(s, i, 7), line[k].crc, "%s: %s: bytes in odd steps", path, line[k].name);
-        ok(!tu_source_verify(s, i, NULL, &err), "%s: %s: verified", path, line[k].name);
-        if (s->extent[i].in) {
-            unsigned char *p = malloc((size_t)t->bytes + 1);
-            ok(!tu_in_pread(s->extent[i].in, s->extent[i].off, p, (size_t)t->bytes, &err) &&
-                   tu_crc32(0, p, (size_t)t->bytes) == line[k].crc, "%s: %s: in place", path,
-               line[k].name);
-            free(p);
-        }
-        if (s->crc[i] != TU_CRC_NONE)
-            eq_u64(s->crc[i], line[k].crc, "%s: %s: stored checksum", path, line[k].name);
-    }
-    tu_source_close(s);
-}
-
 static void fixtures(void)
 {
-    static struct line line[512];
-    DIR *d = opendir(DATA);
-    unsigned files = 0;
-    for (struct dirent *e; d && (e = readdir(d));) {
-        char path[512], oracle[600];
-        size_t n = strlen(e->d_name);
-        if (n < 4 || strcmp(e->d_name + n - 3, ".pt"))
-            continue;
-        snprintf(path, sizeof path, DATA "/%s", e->d_name);
-        snprintf(oracle, sizeof oracle, "%s.oracle", path);
-        n = read_oracle(oracle, line, 512);
-        if (n != SIZE_MAX) {
-            compare(path, line, n);
-            files++;
-        }
-    }
-    if (d)
-        closedir(d);
+    unsigned files = oracle_folder(DATA, ".pt");
     if (files)
         ok(files >= 20, "%u files of torch", files);
     else
