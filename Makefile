@@ -134,6 +134,11 @@ $(B)/fuzz/%: $(B)/obj/tests/fuzz/%.o $(B)/obj/tests/fuzz/replay.o $(LIB_A)
 print-build: # where this compiler and these flags put their results
 	@echo $(B)
 
+$(B)/perf/%: $(B)/obj/tests/perf/%.o
+	@mkdir -p $(@D)
+	$(call say,LINK)
+	$(Q)$(CC) $(ALL_LDFLAGS) -o $@ $<
+
 tests-bin: $(UNITS) $(REPLAYS)
 
 demo: all ## the main job on the files in the tree
@@ -158,7 +163,7 @@ lint: all ## floors, headers, symbols, shell scripts, man pages, completions
 	@tools/deps lint $(CC)
 	@BUILD=$(CURDIR)/$(B) CC='$(CC)' tools/lint
 
-bench: all ## ratios to a ceiling or a peer measured in the same run, as JSON
+bench: all $(B)/perf/ceiling ## ratios to a ceiling or a peer measured in the same run, as JSON
 	@BUILD=$(CURDIR)/$(B) tests/perf/run
 
 fuzz: ## the fuzz targets with clang's libFuzzer, into build/fuzz

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* tns-check: read tensor streams to their end and say whether everything in them is right. */
+/* tns-check: read tensor streams to their end and say whether everything in them is
+ * right. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <tensorutils/stream.h>
@@ -10,10 +11,10 @@ static struct {
 } opt;
 
 static const struct tu_opt options[] = {
-    {0, "quick", NULL, "headers and digests of files only, no payloads", TU_OPT_FLAG, &opt.quick,
-     NULL, 0},
-    {0, "recover", NULL, "after damage, look for the next sound record", TU_OPT_FLAG, &opt.recover,
-     NULL, 0},
+    {0, "quick", NULL, "headers and digests of files only, no payloads", TU_OPT_FLAG,
+     &opt.quick, NULL, 0},
+    {0, "recover", NULL, "after damage, look for the next sound record", TU_OPT_FLAG,
+     &opt.recover, NULL, 0},
     {0},
 };
 
@@ -82,7 +83,8 @@ static void read_all(struct tu_ctx *ctx, struct tu_reader *r, struct seen *s)
             tu_error(ctx, &err);
             if (!s->first.code)
                 s->first = err;
-            if (!opt.recover || tu_err_status(err.code) != TU_STATUS_DATA || !recover(ctx, r, s))
+            if (!opt.recover || tu_err_status(err.code) != TU_STATUS_DATA ||
+                !recover(ctx, r, s))
                 break;
             continue;
         }

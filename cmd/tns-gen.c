@@ -11,24 +11,30 @@ static struct {
     uint32_t dtype;
     const char *dist;
     bool index;
-} opt = {.gen = {.std = 1, .hi = 1, .step = 1, .channels = 4, .scale = 20}, .dtype = TU_F32,
+} opt = {.gen = {.std = 1, .hi = 1, .step = 1, .channels = 4, .scale = 20},
+         .dtype = TU_F32,
          .dist = "normal"};
 
 static const struct tu_opt options[] = {
-    {'s', "shape", NULL, "shape of tensors that give none: 2,3 or 2x3", TU_OPT_SHAPE, &opt.shape,
-     NULL, 0},
-    {'d', "dtype", NULL, "dtype of tensors that give none; default f32", TU_OPT_DTYPE, &opt.dtype,
-     NULL, 0},
-    {0, "dist", "DIST", "distribution; --list shows them", TU_OPT_STRING, &opt.dist, NULL, 0},
+    {'s', "shape", NULL, "shape of tensors that give none: 2,3 or 2x3", TU_OPT_SHAPE,
+     &opt.shape, NULL, 0},
+    {'d', "dtype", NULL, "dtype of tensors that give none; default f32", TU_OPT_DTYPE,
+     &opt.dtype, NULL, 0},
+    {0, "dist", "DIST", "distribution; --list shows them", TU_OPT_STRING, &opt.dist, NULL,
+     0},
     {0, "mean", NULL, "normal: mean; default 0", TU_OPT_DOUBLE, &opt.gen.mean, NULL, 0},
-    {0, "std", NULL, "normal: deviation; default 1", TU_OPT_DOUBLE, &opt.gen.std, NULL, 0},
-    {0, "lo", NULL, "uniform, arange: first value; default 0", TU_OPT_DOUBLE, &opt.gen.lo, NULL, 0},
+    {0, "std", NULL, "normal: deviation; default 1", TU_OPT_DOUBLE, &opt.gen.std, NULL,
+     0},
+    {0, "lo", NULL, "uniform, arange: first value; default 0", TU_OPT_DOUBLE, &opt.gen.lo,
+     NULL, 0},
     {0, "hi", NULL, "uniform: end; default 1", TU_OPT_DOUBLE, &opt.gen.hi, NULL, 0},
     {0, "step", NULL, "arange: step; default 1", TU_OPT_DOUBLE, &opt.gen.step, NULL, 0},
-    {0, "value", NULL, "constant: value; default 0", TU_OPT_DOUBLE, &opt.gen.value, NULL, 0},
-    {0, "channels", NULL, "outlier: how many channels; default 4", TU_OPT_U64, &opt.gen.channels,
-     NULL, 0},
-    {0, "scale", NULL, "outlier: factor; default 20", TU_OPT_DOUBLE, &opt.gen.scale, NULL, 0},
+    {0, "value", NULL, "constant: value; default 0", TU_OPT_DOUBLE, &opt.gen.value, NULL,
+     0},
+    {0, "channels", NULL, "outlier: how many channels; default 4", TU_OPT_U64,
+     &opt.gen.channels, NULL, 0},
+    {0, "scale", NULL, "outlier: factor; default 20", TU_OPT_DOUBLE, &opt.gen.scale, NULL,
+     0},
     {'i', "index", NULL, "an INDEX at the end", TU_OPT_FLAG, &opt.index, NULL, 0},
     {0},
 };
@@ -42,7 +48,8 @@ struct job {
 };
 
 /* A number of a spec. */
-static int take_double(const struct tu_spec *s, const char *key, double *out, struct tu_err *err)
+static int take_double(const struct tu_spec *s, const char *key, double *out,
+                       struct tu_err *err)
 {
     const char *text = tu_spec_get(s, key);
     if (!text || !tu_parse_double(text, out, err))
@@ -63,8 +70,9 @@ static int take_dtype(const struct tu_spec *s, uint32_t *out, struct tu_err *err
 
 static int take_spec(struct job *j, const struct tu_spec *s, struct tu_err *err)
 {
-    static const char *const keys[] = {"shape", "dtype", "dist",     "mean",  "std",  "lo", "hi",
-                                       "step",  "value", "channels", "scale", "seed", NULL};
+    static const char *const keys[] = {"shape", "dtype", "dist", "mean",  "std",
+                                       "lo",    "hi",    "step", "value", "channels",
+                                       "scale", "seed",  NULL};
     const struct {
         const char *key;
         double *out;
@@ -111,7 +119,8 @@ static int fill(void *ctx, uint64_t task, unsigned worker, struct tu_err *err)
     const struct wave *w = ctx;
     const uint64_t at = task * w->chunk;
     (void)worker;
-    return tu_gen_fill(&w->j->gen, &w->j->t, w->first + at, (size_t)tu_min(w->chunk, w->n - at),
+    return tu_gen_fill(&w->j->gen, &w->j->t, w->first + at,
+                       (size_t)tu_min(w->chunk, w->n - at),
                        w->buf + task * w->chunk_bytes, err);
 }
 
@@ -123,7 +132,8 @@ static int write_values(struct tu_ctx *ctx, const struct job *j, struct tu_write
     const struct tu_dtype *d = tu_dtype_find(j->t.dtype);
     struct tu_pool *pool = tu_ctx_pool(ctx);
     const unsigned tasks = 2 * tu_pool_size(pool);
-    struct wave wave = {.j = j, .chunk = CHUNK_BYTES / 64 / d->block_bytes * 64 * d->block_elems};
+    struct wave wave = {.j = j,
+                        .chunk = CHUNK_BYTES / 64 / d->block_bytes * 64 * d->block_elems};
     wave.chunk_bytes = (size_t)(wave.chunk / d->block_elems * d->block_bytes);
     wave.buf = tu_alloc(tasks, wave.chunk_bytes, err);
     int rc = wave.buf ? 0 : TU_ENOMEM;
@@ -140,7 +150,8 @@ static int write_values(struct tu_ctx *ctx, const struct job *j, struct tu_write
     return rc;
 }
 
-static int generate(struct tu_ctx *ctx, const char *text, struct tu_writer *w, struct tu_err *err)
+static int generate(struct tu_ctx *ctx, const char *text, struct tu_writer *w,
+                    struct tu_err *err)
 {
     struct job j = {.gen = opt.gen, .t.dtype = opt.dtype};
     struct tu_spec spec;
@@ -158,7 +169,8 @@ static int generate(struct tu_ctx *ctx, const char *text, struct tu_writer *w, s
         rc = tu_fail(err, TU_EUSAGE, "block formats are made by quantize");
     if (rc) {
         /* Sizes that cannot be are a wrong request here, not wrong data. */
-        err->code = err->code == TU_ESIZE || err->code == TU_ELIMIT ? TU_EUSAGE : err->code;
+        err->code =
+            err->code == TU_ESIZE || err->code == TU_ELIMIT ? TU_EUSAGE : err->code;
         rc = tu_err_prefix(err, "'%.80s'", text);
         goto out;
     }

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* tns-ls: list the tensors of streams: dtype, shape, size, and with --stats what is in them. */
+/* tns-ls: list the tensors of streams and files: dtype, shape, size, and with --stats
+ * what is in them. */
 #include <stdio.h>
 #include <string.h>
-#include <tensorutils/stream.h>
+#include <tensorutils/format.h>
+#include "common/input.h"
 #include "common/main.h"
 #include "common/select.h"
 
@@ -13,23 +15,24 @@ static struct {
 
 static const struct tu_opt options[] = {
     TU_SELECT_OPTIONS(opt.select),
-    {'S', "stats", NULL, "read the values: range, mean, deviation, NaN, Inf, zeros", TU_OPT_FLAG,
-     &opt.stats, NULL, 0},
-    {'a', "all", NULL, "the other records too: META topics and the ends of segments", TU_OPT_FLAG,
-     &opt.all, NULL, 0},
+    {'S', "stats", NULL, "read the values: range, mean, deviation, NaN, Inf, zeros",
+     TU_OPT_FLAG, &opt.stats, NULL, 0},
+    {'a', "all", NULL, "the other records too: META topics and the ends of segments",
+     TU_OPT_FLAG, &opt.all, NULL, 0},
     {0},
 };
 
-/* One description for both reports; the statistics are the last columns before the name. */
-#define BEFORE                                                                              \
-    {"file", NULL, TU_COL_TEXT, 0}, {"segment", NULL, TU_COL_U64, 0},                       \
-    {"offset", NULL, TU_COL_U64, 0}, {"type", NULL, TU_COL_TEXT, 0},                        \
-    {"dtype", "DTYPE", TU_COL_TEXT, 0}, {"shape", "SHAPE", TU_COL_SHAPE, 0},                \
+/* One description for both reports; the statistics are the last columns before the
+ * name. */
+#define BEFORE                                                                          \
+    {"file", NULL, TU_COL_TEXT, 0}, {"segment", NULL, TU_COL_U64, 0},                   \
+    {"offset", NULL, TU_COL_U64, 0}, {"type", NULL, TU_COL_TEXT, 0},                    \
+    {"dtype", "DTYPE", TU_COL_TEXT, 0}, {"shape", "SHAPE", TU_COL_SHAPE, 0},            \
     {"bytes", "BYTES", TU_COL_U64, 0}, {"meta", NULL, TU_COL_JSON, 0}
-#define STATS                                                                               \
-    {"min", "MIN", TU_COL_REAL, 0}, {"max", "MAX", TU_COL_REAL, 0},                         \
-    {"mean", "MEAN", TU_COL_REAL, 0}, {"std", "STD", TU_COL_REAL, 0},                       \
-    {"nans", "NAN", TU_COL_U64, 0}, {"infs", "INF", TU_COL_U64, 0},                         \
+#define STATS                                                                           \
+    {"min", "MIN", TU_COL_REAL, 0}, {"max", "MAX", TU_COL_REAL, 0},                     \
+    {"mean", "MEAN", TU_COL_REAL, 0}, {"std", "STD", TU_COL_REAL, 0},                   \
+    {"nans", "NAN", TU_COL_U64, 0}, {"infs", "INF", TU_COL_U64, 0},                     \
     {"zeros", "ZEROS", TU_COL_U64, 0}
 #define NAME {"name", "NAME", TU_COL_NAME, 0}, {0}
 
@@ -37,32 +40,35 @@ static const struct tu_column plain_columns[] = {BEFORE, NAME};
 static const struct tu_column stats_columns[] = {BEFORE, STATS, NAME};
 enum { BEFORE_N = 8, STATS_N = 7 };
 
-/* The reader at hand. */
 struct list {
     struct tu_ctx *ctx;
     struct tu_edit *edit;
     struct tu_edit_plan plan;
-    struct tu_reader *reader;
     unsigned char *buf;
+    const char *file;
+    tu_pull_fn pull; /* the payload of the record at hand */
+    void *from;
 };
 
 #define CHUNK (16 * TU_IO_CHUNK) /* whole blocks of a tally for every element size */
 
 /* Values of the record at hand; *known false for formats that cannot be looked at. */
-static int tally(struct list *l, const struct tu_record *rec, struct tu_tally *t, bool *known,
-                 struct tu_err *err)
+static int tally(struct list *l, const struct tu_record *rec, struct tu_tally *t,
+                 bool *known, struct tu_err *err)
 {
     const struct tu_dtype *d = tu_dtype_find(rec->dtype);
     uint64_t left = 0;
     size_t got;
-    *known = d && !(d->code & TU_DTYPE_GGML) && !tu_elements(rec->word, rec->nwords, &left, NULL);
+    *known = d && !(d->code & TU_DTYPE_GGML) &&
+             !tu_elements(rec->word, rec->nwords, &left, NULL);
     if (!*known)
         return 0;
-    size_t chunk = CHUNK / d->block_bytes / TU_TALLY_BLOCK * TU_TALLY_BLOCK * d->block_bytes;
+    size_t chunk =
+        CHUNK / d->block_bytes / TU_TALLY_BLOCK * TU_TALLY_BLOCK * d->block_bytes;
     for (;;) {
         size_t have = 0;
         do {
-            int rc = tu_reader_read(l->reader, l->buf + have, chunk - have, &got, err);
+            int rc = l->pull(l->from, l->buf + have, chunk - have, &got, err);
             if (rc)
                 return rc;
             have += got;
@@ -97,7 +103,7 @@ static int show(struct list *l, const struct tu_record *rec, struct tu_err *err)
     if (rc)
         return rc;
     const struct tu_cell before[BEFORE_N] = {
-        {.s = tu_reader_name(l->reader)},
+        {.s = l->file},
         {.u = rec->segment},
         {.u = rec->offset},
         {.s = type_name(rec)},
@@ -124,7 +130,8 @@ static int show(struct list *l, const struct tu_record *rec, struct tu_err *err)
     return 0;
 }
 
-static int wanted(struct list *l, const struct tu_record *rec, bool *yes, struct tu_err *err)
+static int wanted(struct list *l, const struct tu_record *rec, bool *yes,
+                  struct tu_err *err)
 {
     struct tu_tensor t;
     *yes = opt.all;
@@ -136,25 +143,60 @@ static int wanted(struct list *l, const struct tu_record *rec, bool *yes, struct
     return rc;
 }
 
-static int list_file(struct list *l, const char *path, struct tu_err *err)
+static int one_record(struct list *l, const struct tu_record *rec, struct tu_err *err)
+{
+    bool yes;
+    int rc = wanted(l, rec, &yes, err);
+    return rc || !yes ? rc : show(l, rec, err);
+}
+
+static int pull_reader(void *ctx, void *buf, size_t n, size_t *got, struct tu_err *err)
+{
+    return tu_reader_read(ctx, buf, n, got, err);
+}
+
+static int list_stream(struct list *l, const char *path, struct tu_err *err)
 {
     struct tu_in *in;
+    struct tu_reader *r;
     const struct tu_record *rec;
-    bool yes;
     int rc = tu_in_open(&in, path, err);
+    if (!rc)
+        rc = tu_reader_new(&r, in, TU_READER_NOVERIFY, NULL, err);
     if (rc)
         return rc;
-    rc = tu_reader_new(&l->reader, in, TU_READER_NOVERIFY, NULL, err);
+    l->file = tu_reader_name(r);
+    l->pull = pull_reader;
+    l->from = r;
+    while ((rc = tu_reader_next(r, &rec, err)) == 0 && rec &&
+           !(rc = one_record(l, rec, err)))
+        ;
+    tu_reader_free(r);
+    return rc;
+}
+
+static int list_source(struct list *l, const char *path, struct tu_err *err)
+{
+    struct tu_source *s;
+    struct tu_record rec;
+    int rc = tu_source_open(&s, path, NULL, NULL, tu_ctx_job(l->ctx), err);
     if (rc)
         return rc;
-    while ((rc = tu_reader_next(l->reader, &rec, err)) == 0 && rec) {
-        rc = wanted(l, rec, &yes, err);
-        if (!rc && yes)
-            rc = show(l, rec, err);
-        if (rc)
-            break;
+    l->file = path;
+    l->pull = tu_walk_pull;
+    for (size_t i = 0; !rc && opt.all && i < s->metas; i++) {
+        rec = (struct tu_record){.type = TU_REC_META, .name = s->meta[i].topic,
+                                 .meta = s->meta[i].json, .meta_len = s->meta[i].n};
+        rc = one_record(l, &rec, err);
     }
-    tu_reader_free(l->reader);
+    for (size_t i = 0; !rc && i < s->n; i++) {
+        struct tu_walk w = {s, i, 0};
+        l->from = &w;
+        tu_record_of(&rec, &s->tensor[i]);
+        rec.offset = s->extent && s->extent[i].in ? s->extent[i].off : 0;
+        rc = one_record(l, &rec, err);
+    }
+    tu_source_close(s);
     return rc;
 }
 
@@ -175,7 +217,7 @@ static int run(struct tu_ctx *ctx, int argc, char **argv)
     else
         tu_rows_begin(ctx, opt.stats ? stats_columns : plain_columns);
     for (int i = 0; !rc && i < (argc ? argc : 1); i++)
-        if (list_file(&l, path[i], &err))
+        if ((tu_input_foreign(path[i]) ? list_source : list_stream)(&l, path[i], &err))
             tu_error(ctx, &err); /* the other files are still listed */
     tu_edit_free(l.edit);
     tu_free(l.buf);

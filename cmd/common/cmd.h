@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* cmd.h: what a command declares about itself.
  *
- * A command is a table; tu_main parses by it, runs it, and prints help, completion scripts and
- * --dump-options from it. A command with subcommands is a table of tables. */
+ * A command is a table; tu_main parses by it, runs it, and prints help, completion
+ * scripts and --dump-options from it. A command with subcommands is a table of tables. */
 #ifndef COMMON_CMD_H
 #define COMMON_CMD_H
 
@@ -11,7 +11,7 @@
 struct tu_ctx;
 
 enum tu_cmd_flags {
-    TU_CMD_STDIN = 1,   /* without operands it reads standard input, and says so on a terminal */
+    TU_CMD_STDIN = 1,   /* without operands it reads standard input */
     TU_CMD_STREAM = 2,  /* standard output carries binary data; reports go elsewhere */
     TU_CMD_WORDS = 4,   /* operands are words, not files (completion) */
     /* Options of the common block that make no sense here. */
@@ -36,19 +36,21 @@ struct tu_listing {
 
 struct tu_cmd {
     const char *name;
-    const char *summary;        /* "list the tensors of files": no capital, no full stop */
-    const char *const *usage;   /* what follows the name, a line each, NULL-ended; as the man
-                                 * page's synopsis renders: "[option ...] [file ...]" */
-    const struct tu_opt *opts;  /* its own options, or NULL */
-    const struct tu_opt *shared;/* options it shares with other subcommands, or NULL */
+    const char *summary; /* "list the tensors of files": no capital, no full stop */
+    /* What follows the name, a line each, NULL-ended; as the man page's synopsis renders:
+     * "[option ...] [file ...]". */
+    const char *const *usage;
+    const struct tu_opt *opts;   /* its own options, or NULL */
+    const struct tu_opt *shared; /* options it shares with other subcommands, or NULL */
     const struct tu_listing *listings;
     const struct tu_cmd *const *subs; /* NULL-ended, or NULL for a single command */
     const struct tu_cmd *fallback;    /* the subcommand when none is named, or NULL */
-    const char *const *formats;       /* further values of --format, NULL-ended, or NULL */
+    const char *const *formats;       /* more values of --format, NULL-ended, or NULL */
     unsigned flags;
-    const bool *text;           /* with TU_CMD_STREAM: an option that asks for a text report in the
-                                 * stream's place, or NULL */
-    unsigned min, max;          /* number of operands; TU_ANY: no limit */
+    /* With TU_CMD_STREAM: an option that asks for a text report in the stream's place, or
+     * NULL. */
+    const bool *text;
+    unsigned min, max;                /* number of operands; TU_ANY: no limit */
     /* Returns an exit status. argv: the operands. */
     int (*run)(struct tu_ctx *ctx, int argc, char **argv);
 };

@@ -19,25 +19,29 @@ static const struct tu_opt block[] = {
      &tu_ctx_only.output, NULL, 0},
     {'f', "force", NULL, "replace an output directory; binary to a terminal", TU_OPT_FLAG,
      &tu_ctx_only.force, NULL, 0},
-    {'j', "threads", NULL, "use N threads; 0: all CPUs", TU_OPT_U64, &tu_ctx_only.threads, NULL, 0},
+    {'j', "threads", NULL, "use N threads; 0: all CPUs", TU_OPT_U64, &tu_ctx_only.threads,
+     NULL, 0},
     {'q', "quiet", NULL, "no warnings", TU_OPT_COUNT, &tu_ctx_only.quiet, NULL, 0},
-    {'v', "verbose", NULL, "more messages; repeatable", TU_OPT_COUNT, &tu_ctx_only.verbose, NULL, 0},
+    {'v', "verbose", NULL, "more messages; repeatable", TU_OPT_COUNT,
+     &tu_ctx_only.verbose, NULL, 0},
     {0, "json", NULL, "report as JSON", TU_OPT_FLAG, &tu_common.json, NULL, 0},
     {0, "format", NULL, "form of the report", TU_OPT_CHOICE, &tu_common.format, NULL, 0},
-    {0, "report", NULL, "write the JSON report to FILE", TU_OPT_FILE_OUT, &tu_ctx_only.report,
-     NULL, 0},
-    {0, "progress", NULL, "show a progress bar", TU_OPT_CHOICE, &tu_common.progress, whens,
-     TU_OPT_MAYBE | TU_OPT_NEGATABLE},
-    {0, "color", NULL, "use colours", TU_OPT_CHOICE, &tu_common.color, whens, TU_OPT_MAYBE},
-    {0, "seed", NULL, "seed of all randomness; default 0", TU_OPT_U64, &tu_ctx_only.seed, NULL, 0},
-    {0, "device", NULL, "where to compute; default cpu", TU_OPT_DEVICE, &tu_ctx_only.device,
-     NULL, 0},
-    {0, "list", "TABLE", "list what there is to choose from", TU_OPT_STRING, &tu_common.list, NULL,
+    {0, "report", NULL, "write the JSON report to FILE", TU_OPT_FILE_OUT,
+     &tu_ctx_only.report, NULL, 0},
+    {0, "progress", NULL, "show a progress bar", TU_OPT_CHOICE, &tu_common.progress,
+     whens, TU_OPT_MAYBE | TU_OPT_NEGATABLE},
+    {0, "color", NULL, "use colours", TU_OPT_CHOICE, &tu_common.color, whens,
      TU_OPT_MAYBE},
-    {0, "completion", NULL, "print a completion script", TU_OPT_CHOICE, &tu_common.completion,
-     tu_shells, TU_OPT_HIDDEN},
-    {0, "dump-options", NULL, "print the option table", TU_OPT_FLAG, &tu_common.dump, NULL,
-     TU_OPT_HIDDEN},
+    {0, "seed", NULL, "seed of all randomness; default 0", TU_OPT_U64, &tu_ctx_only.seed,
+     NULL, 0},
+    {0, "device", NULL, "where to compute; default cpu", TU_OPT_DEVICE,
+     &tu_ctx_only.device, NULL, 0},
+    {0, "list", "TABLE", "list what there is to choose from", TU_OPT_STRING,
+     &tu_common.list, NULL, TU_OPT_MAYBE},
+    {0, "completion", NULL, "print a completion script", TU_OPT_CHOICE,
+     &tu_common.completion, tu_shells, TU_OPT_HIDDEN},
+    {0, "dump-options", NULL, "print the option table", TU_OPT_FLAG, &tu_common.dump,
+     NULL, TU_OPT_HIDDEN},
     {0},
 };
 #define BLOCK (sizeof block / sizeof *block)
@@ -112,7 +116,8 @@ void tu_common_apply(struct tu_ctx *ctx)
     ctx->format = tu_common.json ? "json" : formats[tu_common.format];
     ctx->json = !strcmp(ctx->format, "json");
     ctx->color = want_color();
-    if (tu_common.progress == ALWAYS || (tu_common.progress == AUTO && isatty(STDERR_FILENO)))
+    if (tu_common.progress == ALWAYS ||
+        (tu_common.progress == AUTO && isatty(STDERR_FILENO)))
         tu_progress_begin(ctx, tu_common.progress == ALWAYS);
 }
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* complete.c: completion scripts for bash, zsh and fish, printed from the tables.
  *
- * What a value may be comes from its type (files, dtypes), its choices, or a listing: an option
- * whose value is called LAYOUT is completed from the table `layouts`, asked of the command when
- * the user presses the key. */
+ * What a value may be comes from its type (files, dtypes), its choices, or a listing:
+ * an option whose value is called LAYOUT is completed from the table `layouts`, asked
+ * of the command when the user presses the key. */
 #include <ctype.h>
 #include <stdio.h>
 #include <string.h>
@@ -76,7 +76,8 @@ static const char *symbol(const char *name, char out[64])
     return out;
 }
 
-typedef void (*each_fn)(struct tu_ctx *ctx, const struct tu_cmd *cmd, const struct tu_opt *o);
+typedef void (*each_fn)(struct tu_ctx *ctx, const struct tu_cmd *cmd,
+                        const struct tu_opt *o);
 
 static void each_option(struct tu_ctx *ctx, const struct tu_cmd *cmd, each_fn fn)
 {
@@ -101,9 +102,10 @@ static const char *sub_of(const struct tu_ctx *ctx, const struct tu_cmd *cmd)
     return cmd == ctx->top ? "" : cmd->name;
 }
 
-/* bash ----------------------------------------------------------------------------------------- */
+/* bash ------------------------------------------------------------------------------- */
 
-static void bash_value(struct tu_ctx *ctx, const struct tu_cmd *cmd, const struct tu_opt *o)
+static void bash_value(struct tu_ctx *ctx, const struct tu_cmd *cmd,
+                       const struct tu_opt *o)
 {
     if (!tu_opt_valued(o))
         return;
@@ -115,7 +117,8 @@ static void bash_value(struct tu_ctx *ctx, const struct tu_cmd *cmd, const struc
     if (v.kind == FILES)
         tu_print(ctx, "mapfile -t COMPREPLY < <(compgen -f -- \"$cur\")");
     else if (v.kind == WORDS)
-        tu_print(ctx, "mapfile -t COMPREPLY < <(compgen -W '%s' -- \"$cur\")", v.words.data);
+        tu_print(ctx, "mapfile -t COMPREPLY < <(compgen -W '%s' -- \"$cur\")",
+                 v.words.data);
     else if (v.kind == TABLE)
         tu_print(ctx, "mapfile -t COMPREPLY < <(compgen -W "
                       "\"$(\"$1\" %s --list=%s 2>/dev/null | cut -f1)\" -- \"$cur\")",
@@ -124,10 +127,12 @@ static void bash_value(struct tu_ctx *ctx, const struct tu_cmd *cmd, const struc
     tu_buf_release(&v.words);
 }
 
-static void bash_word(struct tu_ctx *ctx, const struct tu_cmd *cmd, const struct tu_opt *o)
+static void bash_word(struct tu_ctx *ctx, const struct tu_cmd *cmd,
+                      const struct tu_opt *o)
 {
     (void)cmd;
-    tu_print(ctx, " --%s%s", o->name, o->flags & TU_OPT_MAYBE ? "" : tu_opt_valued(o) ? "=" : "");
+    const bool needs = tu_opt_valued(o) && !(o->flags & TU_OPT_MAYBE);
+    tu_print(ctx, " --%s%s", o->name, needs ? "=" : "");
     if (o->flags & TU_OPT_NEGATABLE)
         tu_print(ctx, " --no-%s", o->name);
 }
@@ -137,7 +142,8 @@ static void bash_subs(struct tu_ctx *ctx)
     const struct tu_cmd *const *subs = ctx->top->subs;
     if (!subs)
         return;
-    tu_print(ctx, "    for ((i = 1; i < COMP_CWORD; i++)); do\n        case ${COMP_WORDS[i]} in\n       ");
+    tu_print(ctx, "    for ((i = 1; i < COMP_CWORD; i++)); do\n        case "
+                  "${COMP_WORDS[i]} in\n       ");
     for (size_t i = 0; subs[i]; i++)
         tu_print(ctx, "%s %s", i ? " |" : "", subs[i]->name);
     tu_print(ctx, ") sub=${COMP_WORDS[i]}; break ;;\n        esac\n    done\n");
@@ -148,12 +154,17 @@ static void bash(struct tu_ctx *ctx)
     char fn[64];
     const struct tu_cmd *cmd;
     symbol(ctx->top->name, fn);
-    tu_print(ctx, "# bash completion for %s, printed by %s --completion=bash\n"
-                  "# shellcheck shell=bash\n_%s()\n{\n", ctx->top->name, ctx->top->name, fn);
+    tu_print(ctx,
+             "# bash completion for %s, printed by %s --completion=bash\n"
+             "# shellcheck shell=bash\n_%s()\n{\n",
+             ctx->top->name, ctx->top->name, fn);
     /* bash splits --name=value into three words. */
-    tu_print(ctx, "    local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD-1]} sub= words= i\n"
-                  "    if [[ $cur == = ]]; then cur=\n"
-                  "    elif [[ $prev == = ]]; then prev=${COMP_WORDS[COMP_CWORD-2]}\n    fi\n");
+    tu_print(ctx,
+             "    local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD-1]}\n"
+             "    local sub='' words=''%s\n"
+             "    if [[ $cur == = ]]; then cur=\n"
+             "    elif [[ $prev == = ]]; then prev=${COMP_WORDS[COMP_CWORD-2]}\n    fi\n",
+             ctx->top->subs ? " i" : "");
     bash_subs(ctx);
     tu_print(ctx, "    case $sub:$prev in\n");
     for (size_t i = 0; (cmd = nth_cmd(ctx->top, i)); i++)
@@ -171,12 +182,13 @@ static void bash(struct tu_ctx *ctx)
                   "        mapfile -t COMPREPLY < <(compgen -W \"$words\" -- \"$cur\")\n"
                   "        [[ ${COMPREPLY[0]-} == *= ]] && compopt -o nospace\n    fi\n");
     if (!(ctx->top->flags & TU_CMD_WORDS))
-        tu_print(ctx, "    [[ $cur == -* ]] || mapfile -t -O \"${#COMPREPLY[@]}\" COMPREPLY "
-                      "< <(compgen -f -- \"$cur\")\n");
+        tu_print(ctx,
+                 "    [[ $cur == -* ]] || mapfile -t -O \"${#COMPREPLY[@]}\" COMPREPLY "
+                 "< <(compgen -f -- \"$cur\")\n");
     tu_print(ctx, "}\ncomplete -o filenames -F _%s %s\n", fn, ctx->top->name);
 }
 
-/* zsh ------------------------------------------------------------------------------------------ */
+/* zsh -------------------------------------------------------------------------------- */
 
 /* Inside '…[help]': quotes, brackets and colons are escaped. */
 static void zsh_text(struct tu_ctx *ctx, const char *s)
@@ -188,7 +200,8 @@ static void zsh_text(struct tu_ctx *ctx, const char *s)
             tu_print(ctx, strchr("[]:", *s) ? "\\%c" : "%c", *s);
 }
 
-static void zsh_action(struct tu_ctx *ctx, const struct tu_cmd *cmd, const struct tu_opt *o)
+static void zsh_action(struct tu_ctx *ctx, const struct tu_cmd *cmd,
+                       const struct tu_opt *o)
 {
     struct values v = values_of(ctx->top, cmd, o);
     tu_print(ctx, "%s:value:", o->flags & TU_OPT_MAYBE ? ":" : "");
@@ -197,14 +210,17 @@ static void zsh_action(struct tu_ctx *ctx, const struct tu_cmd *cmd, const struc
     else if (v.kind == WORDS)
         tu_print(ctx, "(%s)", v.words.data);
     else if (v.kind == TABLE)
-        tu_print(ctx, "{compadd -- ${${(f)\"$(%s %s --list=%s 2>/dev/null)\"}%%%%$'\\''\\t'\\''*}}",
-                 ctx->top->name, sub_of(ctx, cmd), v.words.data);
+        tu_print(
+            ctx,
+            "{compadd -- ${${(f)\"$(%s %s --list=%s 2>/dev/null)\"}%%%%$'\\''\\t'\\''*}}",
+            ctx->top->name, sub_of(ctx, cmd), v.words.data);
     else
         tu_print(ctx, " ");
     tu_buf_release(&v.words);
 }
 
-static void zsh_option(struct tu_ctx *ctx, const struct tu_cmd *cmd, const struct tu_opt *o)
+static void zsh_option(struct tu_ctx *ctx, const struct tu_cmd *cmd,
+                       const struct tu_opt *o)
 {
     bool valued = tu_opt_valued(o), maybe = o->flags & TU_OPT_MAYBE;
     for (int s = 0; s < 2; s++) {
@@ -236,8 +252,8 @@ static void zsh_one(struct tu_ctx *ctx, const struct tu_cmd *cmd)
 static void zsh(struct tu_ctx *ctx)
 {
     const struct tu_cmd *const *subs = ctx->top->subs;
-    tu_print(ctx, "#compdef %s\n# zsh completion, printed by %s --completion=zsh\n", ctx->top->name,
-             ctx->top->name);
+    tu_print(ctx, "#compdef %s\n# zsh completion, printed by %s --completion=zsh\n",
+             ctx->top->name, ctx->top->name);
     if (subs) {
         tu_print(ctx, "local sub word\nlocal -a subs=(\n");
         for (size_t i = 0; subs[i]; i++) {
@@ -245,22 +261,25 @@ static void zsh(struct tu_ctx *ctx)
             zsh_text(ctx, subs[i]->summary);
             tu_print(ctx, "'\n");
         }
-        tu_print(ctx, ")\nfor word in ${words[2,CURRENT-1]}; do\n"
-                      "    if (( ${subs[(I)$word:*]} )); then sub=$word; break; fi\ndone\n"
-                      "case $sub in\n");
+        tu_print(ctx,
+                 ")\nfor word in ${words[2,CURRENT-1]}; do\n"
+                 "    if (( ${subs[(I)$word:*]} )); then sub=$word; break; fi\ndone\n"
+                 "case $sub in\n");
         for (size_t i = 0; subs[i]; i++) {
-            tu_print(ctx, "%s)\n    words=(${words:#$sub}); (( CURRENT-- ))\n", subs[i]->name);
+            tu_print(ctx, "%s)\n    words=(${words:#$sub}); (( CURRENT-- ))\n",
+                     subs[i]->name);
             zsh_one(ctx, subs[i]);
             tu_print(ctx, "    ;;\n");
         }
-        tu_print(ctx, "*)\n    [[ $words[CURRENT] == -* ]] || _describe subcommand subs\n");
+        tu_print(ctx,
+                 "*)\n    [[ $words[CURRENT] == -* ]] || _describe subcommand subs\n");
     }
     zsh_one(ctx, ctx->top);
     if (subs)
         tu_print(ctx, "    ;;\nesac\n");
 }
 
-/* fish ----------------------------------------------------------------------------------------- */
+/* fish ------------------------------------------------------------------------------- */
 
 static void fish_text(struct tu_ctx *ctx, const char *s)
 {
@@ -276,7 +295,8 @@ static void fish_condition(struct tu_ctx *ctx, const struct tu_cmd *cmd)
         tu_print(ctx, " -n __fish_use_subcommand");
 }
 
-static void fish_option(struct tu_ctx *ctx, const struct tu_cmd *cmd, const struct tu_opt *o)
+static void fish_option(struct tu_ctx *ctx, const struct tu_cmd *cmd,
+                        const struct tu_opt *o)
 {
     tu_print(ctx, "complete -c %s", ctx->top->name);
     fish_condition(ctx, cmd);
@@ -307,11 +327,11 @@ static void fish_option(struct tu_ctx *ctx, const struct tu_cmd *cmd, const stru
 static void fish(struct tu_ctx *ctx)
 {
     const struct tu_cmd *cmd, *const *subs = ctx->top->subs;
-    tu_print(ctx, "# fish completion for %s, printed by %s --completion=fish\n", ctx->top->name,
-             ctx->top->name);
+    tu_print(ctx, "# fish completion for %s, printed by %s --completion=fish\n",
+             ctx->top->name, ctx->top->name);
     for (size_t i = 0; subs && subs[i]; i++) {
-        tu_print(ctx, "complete -c %s -n __fish_use_subcommand -a %s -d '", ctx->top->name,
-                 subs[i]->name);
+        tu_print(ctx, "complete -c %s -n __fish_use_subcommand -a %s -d '",
+                 ctx->top->name, subs[i]->name);
         fish_text(ctx, subs[i]->summary);
         tu_print(ctx, "'\n");
     }

@@ -12,7 +12,8 @@ void tu_version(struct tu_ctx *ctx);
 int tu_list(struct tu_ctx *ctx, const char *table);
 void tu_dump_options(struct tu_ctx *ctx);
 /* Usage lines, for a terminal that waits on both sides. */
-void tu_usage_lines(struct tu_buf *out, const struct tu_cmd *top, const struct tu_cmd *cmd);
+void tu_usage_lines(struct tu_buf *out, const struct tu_cmd *top,
+                    const struct tu_cmd *cmd);
 
 /* complete.c */
 extern const char *const tu_shells[];

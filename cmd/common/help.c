@@ -6,15 +6,18 @@
 
 #define HELP_COLUMN 30
 
-void tu_usage_lines(struct tu_buf *out, const struct tu_cmd *top, const struct tu_cmd *cmd)
+void tu_usage_lines(struct tu_buf *out, const struct tu_cmd *top,
+                    const struct tu_cmd *cmd)
 {
     static const char *const plain[] = {"[option ...]", NULL};
-    static const char *const with_subs[] = {"subcommand [option ...] [operand ...]", NULL};
+    static const char *const with_subs[] = {"subcommand [option ...] [operand ...]",
+                                            NULL};
     const char *const *line = cmd->usage ? cmd->usage : cmd->subs ? with_subs : plain;
     for (size_t i = 0; line[i]; i++) {
-        int rc = tu_buf_printf(out, NULL, "%s%s%s%s%s%s\n", i ? "   or: " : "Usage: ", top->name,
-                               cmd == top ? "" : " ", cmd == top ? "" : cmd->name,
-                               *line[i] ? " " : "", line[i]);
+        int rc =
+            tu_buf_printf(out, NULL, "%s%s%s%s%s%s\n",
+                          i ? "   or: " : "Usage: ", top->name, cmd == top ? "" : " ",
+                          cmd == top ? "" : cmd->name, *line[i] ? " " : "", line[i]);
         if (rc)
             return;
     }
@@ -30,7 +33,8 @@ static void print_option(struct tu_ctx *ctx, const struct tu_opt *o)
     n += snprintf(left + n, sizeof left - (size_t)n, "--%s%s",
                   o->flags & TU_OPT_NEGATABLE ? "[no-]" : "", o->name);
     if (tu_opt_valued(o))
-        n += snprintf(left + n, sizeof left - (size_t)n, o->flags & TU_OPT_MAYBE ? "[=%s]" : " %s",
+        n += snprintf(left + n, sizeof left - (size_t)n,
+                      o->flags & TU_OPT_MAYBE ? "[=%s]" : " %s",
                       tu_opt_arg(o, words, sizeof words));
     if (n > HELP_COLUMN - 2)
         tu_print(ctx, "%s\n%*s%s\n", left, HELP_COLUMN, "", o->help);
@@ -42,7 +46,8 @@ static void print_subs(struct tu_ctx *ctx, const struct tu_cmd *cmd)
 {
     tu_print(ctx, "\nSubcommands:\n");
     for (size_t i = 0; cmd->subs[i]; i++)
-        tu_print(ctx, "  %-*s%s%s\n", HELP_COLUMN - 2, cmd->subs[i]->name, cmd->subs[i]->summary,
+        tu_print(ctx, "  %-*s%s%s\n", HELP_COLUMN - 2, cmd->subs[i]->name,
+                 cmd->subs[i]->summary,
                  cmd->subs[i] == cmd->fallback ? " (the default)" : "");
 }
 
@@ -151,8 +156,11 @@ static void dump(struct tu_ctx *ctx, const struct tu_cmd *cmd, bool common)
                 continue;
             char letter[3] = {o->shortname ? '-' : '\0', (char)o->shortname, '\0'};
             const char *arg = tu_opt_valued(o) ? tu_opt_arg(o, words, sizeof words) : "";
-            tu_print(ctx, "%s\t%s\t%s\t--%s%s\t%s\t%s\t%s%s\t%s\n", cmd == ctx->top ? "" : cmd->name,
-                     o->flags & TU_OPT_HIDDEN ? "hidden" : tu_is_common(o) ? "common" : "own",
+            tu_print(ctx, "%s\t%s\t%s\t--%s%s\t%s\t%s\t%s%s\t%s\n",
+                     cmd == ctx->top ? "" : cmd->name,
+                     o->flags & TU_OPT_HIDDEN ? "hidden"
+                     : tu_is_common(o)        ? "common"
+                                              : "own",
                      letter, o->flags & TU_OPT_NEGATABLE ? "[no-]" : "", o->name, arg,
                      tu_opt_type_name(o),
                      o->flags & TU_OPT_LIST   ? "list"
@@ -162,8 +170,8 @@ static void dump(struct tu_ctx *ctx, const struct tu_cmd *cmd, bool common)
         }
 }
 
-/* Columns: subcommand, own|common|hidden, -x, --name, value, type, one|list|repeat[,optional],
- * help. */
+/* Columns: subcommand, own|common|hidden, -x, --name, value, type,
+ * one|list|repeat[,optional], help. */
 void tu_dump_options(struct tu_ctx *ctx)
 {
     ctx->plain = true;

@@ -10,16 +10,18 @@
 #include <unistd.h>
 #include "common/front.h"
 
-/* A closed standard descriptor would be given to the first file opened. It is filled so that
- * using it still fails. */
+/* A closed standard descriptor would be given to the first file opened. It is filled
+ * so that using it still fails. */
 static void fill_descriptors(void)
 {
     for (int fd = 0; fd <= 2; fd++)
-        if (fcntl(fd, F_GETFD) == -1 && errno == EBADF && open("/dev/null", fd ? O_RDONLY : O_WRONLY) != fd)
+        if (fcntl(fd, F_GETFD) == -1 && errno == EBADF &&
+            open("/dev/null", fd ? O_RDONLY : O_WRONLY) != fd)
             _exit(TU_STATUS_SYSTEM);
 }
 
-/* Plug-ins are in ../lib/tensorutils of the program, in build/ as where they are installed. */
+/* Plug-ins are in ../lib/tensorutils of the program, in build/ as where they are
+ * installed. */
 static int find_plugins(struct tu_err *err)
 {
     const char *given = getenv("TENSORUTILS_PLUGINS");
@@ -136,11 +138,13 @@ static int refuse(struct tu_ctx *ctx, int argc, char **argv)
     if ((unsigned)argc > cmd->max)
         return tu_usage(ctx, "'%s': too many operands", argv[cmd->max]);
     if (tu_streams(ctx) && to_stdout && ctx->json)
-        return tu_usage(ctx, "standard output carries the data; use --report FILE for the report");
+        return tu_usage(
+            ctx, "standard output carries the data; use --report FILE for the report");
     if ((cmd->flags & TU_CMD_STDIN) && argc == 0 && isatty(STDIN_FILENO))
         return usage_to_terminal(ctx);
     if (tu_streams(ctx) && to_stdout && !ctx->force && isatty(STDOUT_FILENO))
-        return tu_usage(ctx, "will not write binary data to a terminal; use -o FILE, or -f");
+        return tu_usage(ctx,
+                        "will not write binary data to a terminal; use -o FILE, or -f");
     return 0;
 }
 

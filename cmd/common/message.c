@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* message.c: errors, warnings and notes: one line, one write, nothing a terminal would obey. */
+/* message.c: errors, warnings and notes: one line, one write, nothing a terminal would
+ * obey. */
 #include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -22,7 +23,8 @@ void tu_message(const struct tu_ctx *ctx, const char *kind, const char *text)
 {
     char line[1024];
     int head = snprintf(line, sizeof line, "%s", tu_progress_erase());
-    snprintf(line + head, sizeof line - (size_t)head - 1, "%s: %s%s", ctx->top->name, kind, text);
+    snprintf(line + head, sizeof line - (size_t)head - 1, "%s: %s%s", ctx->top->name,
+             kind, text);
     tame(line + head);
     size_t n = strlen(line);
     line[n++] = '\n';
@@ -72,8 +74,8 @@ int tu_usage(struct tu_ctx *ctx, const char *fmt, ...)
     va_end(ap);
     tu_message(ctx, "", text);
     bool sub = ctx->cmd != ctx->top;
-    snprintf(text, sizeof text, "Try '%s%s%s --help' for more information.\n", ctx->top->name,
-             sub ? " " : "", sub ? ctx->cmd->name : "");
+    snprintf(text, sizeof text, "Try '%s%s%s --help' for more information.\n",
+             ctx->top->name, sub ? " " : "", sub ? ctx->cmd->name : "");
     ssize_t w = write(STDERR_FILENO, text, strlen(text));
     (void)w;
     raise_status(ctx, TU_STATUS_USAGE);

@@ -34,12 +34,13 @@ const char *tu_opt_arg(const struct tu_opt *o, char *buf, size_t n)
     size_t used = 0;
     buf[0] = '\0';
     for (size_t i = 0; o->choices[i] && used < n; i++)
-        used += (size_t)snprintf(buf + used, n - used, "%s%s", i ? "|" : "", o->choices[i]);
+        used +=
+            (size_t)snprintf(buf + used, n - used, "%s%s", i ? "|" : "", o->choices[i]);
     return buf;
 }
 
-void tu_suggest(struct tu_err *err, const char *text, const char *(*next)(const void *ctx, size_t i),
-                const void *ctx)
+void tu_suggest(struct tu_err *err, const char *text,
+                const char *(*next)(const void *ctx, size_t i), const void *ctx)
 {
     const char *best = NULL, *name;
     unsigned least = 3; /* farther words are no typing mistakes */
@@ -73,11 +74,13 @@ static const char *nth_name(const void *ctx, size_t i)
 }
 
 /* By long name of n bytes, or by letter where name is NULL. */
-static const struct tu_opt *find(tu_opt_tables tables, const char *name, size_t n, int letter)
+static const struct tu_opt *find(tu_opt_tables tables, const char *name, size_t n,
+                                 int letter)
 {
     const struct tu_opt *o;
     for (size_t i = 0; (o = nth(tables, i)); i++)
-        if (name ? strlen(o->name) == n && !memcmp(o->name, name, n) : o->shortname == letter)
+        if (name ? strlen(o->name) == n && !memcmp(o->name, name, n)
+                 : o->shortname == letter)
             return o;
     return NULL;
 }

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* opt.h: the option table: one declaration gives parsing, --help, completion and the man page
- * check.
+/* opt.h: the option table: one declaration gives parsing, --help, completion and the
+ * man page check.
  *
- * Rules: --name=value and --name value; an optional value needs '='; -j4 and -j 4; short flags
- * may be bundled; -- ends options; operands and options mix; "-" is an operand; long names are
- * exact; a repeated single-value option takes the last. Parsing prints nothing. */
+ * Rules: --name=value and --name value; an optional value needs '='; -j4 and -j 4;
+ * short flags may be bundled; -- ends options; operands and options mix; "-" is an
+ * operand; long names are exact; a repeated single-value option takes the last.
+ * Parsing prints nothing. */
 #ifndef COMMON_OPT_H
 #define COMMON_OPT_H
 
@@ -37,9 +38,9 @@ enum tu_opt_type {
 };
 
 enum tu_opt_flags {
-    TU_OPT_LIST = 1,      /* dest is a struct tu_list; commas separate values, repeats add */
-    TU_OPT_EACH = 2,      /* dest is a struct tu_list; each use adds one value, commas and all */
-    TU_OPT_MAYBE = 4,     /* the value may be left out: "" for strings, choice 0 for choices */
+    TU_OPT_LIST = 1,      /* a struct tu_list; commas separate values, repeats add */
+    TU_OPT_EACH = 2,      /* a struct tu_list; each use adds a value, commas and all */
+    TU_OPT_MAYBE = 4,     /* the value may be left out: "", or the first choice */
     TU_OPT_NEGATABLE = 8, /* --no-NAME too: false, or the last choice */
     TU_OPT_HIDDEN = 16,   /* not in --help and completions */
 };
@@ -47,7 +48,7 @@ enum tu_opt_flags {
 struct tu_opt {
     int shortname; /* 0: none */
     const char *name;
-    const char *arg; /* what help calls the value; NULL: the type's own word, or the choices */
+    const char *arg; /* the value in help; NULL: the type's word, or the choices */
     const char *help;
     enum tu_opt_type type;
     void *dest;
@@ -70,20 +71,23 @@ struct tu_list {
 /* A set of tables, NULL-ended; a name found in an earlier one wins. */
 typedef const struct tu_opt *const *tu_opt_tables;
 
-/* Parse argv[1] … argv[*argc-1]. Operands are moved to argv[0] … argv[*argc-1], *argc is their
- * number. Errors: TU_EUSAGE. */
-TU_MUST int tu_opt_parse(tu_opt_tables tables, int *argc, char **argv, struct tu_err *err);
-/* Index of the first operand of argv, 0 if there is none. Unknown options are taken for flags. */
+/* Parse argv[1] … argv[*argc-1]. Operands are moved to argv[0] … argv[*argc-1], *argc
+ * is their number. Errors: TU_EUSAGE. */
+TU_MUST int tu_opt_parse(tu_opt_tables tables, int *argc, char **argv,
+                         struct tu_err *err);
+/* Index of the first operand of argv, 0 if there is none. Unknown options are taken
+ * for flags. */
 int tu_opt_operand(tu_opt_tables tables, int argc, char **argv);
 /* Does the option take a value? */
 bool tu_opt_valued(const struct tu_opt *o);
-/* "FILE", "auto|always|never": what stands for the value in help. buf is used for choices. */
+/* "FILE", "auto|always|never": what stands for the value in help. buf is used for
+ * choices. */
 const char *tu_opt_arg(const struct tu_opt *o, char *buf, size_t n);
 /* The type's name in --dump-options. */
 const char *tu_opt_type_name(const struct tu_opt *o);
-/* Append ": did you mean 'X'?" to *err if one of the names is near. next(ctx, i) gives the names
- * and NULL past the end. */
-void tu_suggest(struct tu_err *err, const char *text, const char *(*next)(const void *ctx, size_t i),
-                const void *ctx);
+/* Append ": did you mean 'X'?" to *err if one of the names is near. next(ctx, i) gives
+ * the names and NULL past the end. */
+void tu_suggest(struct tu_err *err, const char *text,
+                const char *(*next)(const void *ctx, size_t i), const void *ctx);
 
 #endif

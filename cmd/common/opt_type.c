@@ -17,7 +17,8 @@ static int read_i64(const struct tu_opt *o, const char *s, void *out, struct tu_
     return tu_parse_i64(s, out, err);
 }
 
-static int read_double(const struct tu_opt *o, const char *s, void *out, struct tu_err *err)
+static int read_double(const struct tu_opt *o, const char *s, void *out,
+                       struct tu_err *err)
 {
     (void)o;
     return tu_parse_double(s, out, err);
@@ -29,7 +30,8 @@ static int read_size(const struct tu_opt *o, const char *s, void *out, struct tu
     return tu_parse_size(s, out, err);
 }
 
-static int read_duration(const struct tu_opt *o, const char *s, void *out, struct tu_err *err)
+static int read_duration(const struct tu_opt *o, const char *s, void *out,
+                         struct tu_err *err)
 {
     (void)o;
     return tu_parse_duration(s, out, err);
@@ -62,11 +64,14 @@ static int read_rate(const struct tu_opt *o, const char *s, void *out, struct tu
             *(double *)out = v * units[i].factor;
             return 0;
         }
-    return tu_fail(err, TU_EUSAGE, "'%s': unit '%s' is not one of B/s KB/s MB/s GB/s TB/s Mb/s "
-                   "Gb/s KiB/s MiB/s GiB/s", s, s + n);
+    return tu_fail(err, TU_EUSAGE,
+                   "'%s': unit '%s' is not one of B/s KB/s MB/s GB/s TB/s Mb/s "
+                   "Gb/s KiB/s MiB/s GiB/s",
+                   s, s + n);
 }
 
-static int read_string(const struct tu_opt *o, const char *s, void *out, struct tu_err *err)
+static int read_string(const struct tu_opt *o, const char *s, void *out,
+                       struct tu_err *err)
 {
     if ((o->type == TU_OPT_FILE_IN || o->type == TU_OPT_FILE_OUT) && !*s)
         return tu_fail(err, TU_EUSAGE, "the file name is empty");
@@ -79,7 +84,8 @@ static const char *choice_name(const void *ctx, size_t i)
     return ((const char *const *)ctx)[i];
 }
 
-static int read_choice(const struct tu_opt *o, const char *s, void *out, struct tu_err *err)
+static int read_choice(const struct tu_opt *o, const char *s, void *out,
+                       struct tu_err *err)
 {
     for (int i = 0; o->choices[i]; i++)
         if (!strcmp(o->choices[i], s)) {
@@ -87,7 +93,8 @@ static int read_choice(const struct tu_opt *o, const char *s, void *out, struct 
             return 0;
         }
     char words[200];
-    tu_fail(err, TU_EUSAGE, "'%.40s': expected %s", s, tu_opt_arg(o, words, sizeof words));
+    tu_fail(err, TU_EUSAGE, "'%.40s': expected %s", s,
+            tu_opt_arg(o, words, sizeof words));
     tu_suggest(err, s, choice_name, o->choices);
     return TU_EUSAGE;
 }
@@ -104,10 +111,12 @@ static int read_spec(const struct tu_opt *o, const char *s, void *out, struct tu
     return 0;
 }
 
-static int read_pattern(const struct tu_opt *o, const char *s, void *out, struct tu_err *err)
+static int read_pattern(const struct tu_opt *o, const char *s, void *out,
+                        struct tu_err *err)
 {
     struct tu_pattern **dest = out, *p;
-    int rc = tu_pattern_new(&p, s, o->type == TU_OPT_GLOB ? TU_PATTERN_GLOB : TU_PATTERN_REGEX, err);
+    int rc = tu_pattern_new(
+        &p, s, o->type == TU_OPT_GLOB ? TU_PATTERN_GLOB : TU_PATTERN_REGEX, err);
     if (rc)
         return rc;
     tu_pattern_free(*dest);
@@ -122,7 +131,8 @@ static const char *dtype_name(const void *ctx, size_t i)
     return row ? row->name : NULL;
 }
 
-static int read_dtype(const struct tu_opt *o, const char *s, void *out, struct tu_err *err)
+static int read_dtype(const struct tu_opt *o, const char *s, void *out,
+                      struct tu_err *err)
 {
     (void)o;
     const struct tu_dtype *d = tu_dtype_named(s);
@@ -135,7 +145,8 @@ static int read_dtype(const struct tu_opt *o, const char *s, void *out, struct t
     return 0;
 }
 
-static int read_shape(const struct tu_opt *o, const char *s, void *out, struct tu_err *err)
+static int read_shape(const struct tu_opt *o, const char *s, void *out,
+                      struct tu_err *err)
 {
     (void)o;
     struct tu_shape *shape = out;
@@ -144,7 +155,8 @@ static int read_shape(const struct tu_opt *o, const char *s, void *out, struct t
 }
 
 /* The text stays a text: lib/device opens by it. */
-static int read_device(const struct tu_opt *o, const char *s, void *out, struct tu_err *err)
+static int read_device(const struct tu_opt *o, const char *s, void *out,
+                       struct tu_err *err)
 {
     uint64_t index = 0;
     bool numbered = !strncmp(s, "cuda:", 5);

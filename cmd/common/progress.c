@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* progress.c: one line on standard error: share done, rate, time left.
  *
- * It appears when a job has lasted a second (at once with --progress=always), is redrawn at most
- * ten times a second from whichever thread reports, and is erased before any message. */
+ * It appears when a job has lasted a second (at once with --progress=always), is
+ * redrawn at most ten times a second from whichever thread reports, and is erased
+ * before any message. */
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -49,11 +50,11 @@ static void draw(uint64_t done, uint64_t total, double seconds)
         memset(marks + full, ' ', BAR - full);
         marks[BAR] = '\0';
         left_text(left, sizeof left, speed > 0 ? (double)(total - done) / speed : 0);
-        n = snprintf(line + used, sizeof line - used, "[%s] %3.0f%% %s/s %s left\033[K", marks,
-                     100 * share, tu_size_text((uint64_t)speed, rate), left);
+        n = snprintf(line + used, sizeof line - used, "[%s] %3.0f%% %s/s %s left\033[K",
+                     marks, 100 * share, tu_size_text((uint64_t)speed, rate), left);
     } else {
-        n = snprintf(line + used, sizeof line - used, "%s %s/s\033[K", tu_size_text(done, size),
-                     tu_size_text((uint64_t)speed, rate));
+        n = snprintf(line + used, sizeof line - used, "%s %s/s\033[K",
+                     tu_size_text(done, size), tu_size_text((uint64_t)speed, rate));
     }
     used += n > 0 ? (size_t)n : 0;
     ssize_t w = write(STDERR_FILENO, line, used < sizeof line ? used : sizeof line - 1);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* report.c: two destinations (standard output or -o, and --report FILE), three kinds of content
- * (free text, rows, one JSON object). What fails here is told once and becomes the status. */
+/* report.c: two destinations (standard output or -o, and --report FILE), three kinds
+ * of content (free text, rows, one JSON object). What fails here is told once and
+ * becomes the status. */
 #include "common/report.h"
 
 #include <inttypes.h>
@@ -71,7 +72,8 @@ static void flush(struct tu_ctx *ctx, struct dest *d, const char *path)
     tu_buf_reset(&d->buf);
 }
 
-static void emit(struct tu_ctx *ctx, struct dest *d, const char *path, const char *s, size_t n)
+static void emit(struct tu_ctx *ctx, struct dest *d, const char *path, const char *s,
+                 size_t n)
 {
     struct tu_err err;
     if (d->broken)
@@ -97,23 +99,27 @@ void tu_print(struct tu_ctx *ctx, const char *fmt, ...)
     if (!tu_text_wanted(ctx))
         return;
     va_list ap, again;
+    char text[256], *s = text;
+    struct tu_err err;
     va_start(ap, fmt);
     va_copy(again, ap);
-    int n = vsnprintf(NULL, 0, fmt, ap);
+    const int n = vsnprintf(text, sizeof text, fmt, ap);
     va_end(ap);
-    struct tu_err err;
-    char *s = n < 0 ? NULL : tu_alloc((size_t)n + 1, 1, &err);
-    if (s) {
-        vsnprintf(s, (size_t)n + 1, fmt, again);
-        emit_text(ctx, s, (size_t)n);
-        tu_free(s);
-    } else if (n >= 0) {
-        fail(ctx, &report.main, &err);
+    if (n >= (int)sizeof text) {
+        s = tu_alloc((size_t)n + 1, 1, &err);
+        if (s)
+            vsnprintf(s, (size_t)n + 1, fmt, again);
+        else
+            fail(ctx, &report.main, &err);
     }
     va_end(again);
+    if (s && n > 0)
+        emit_text(ctx, s, (size_t)n);
+    if (s != text)
+        tu_free(s);
 }
 
-/* JSON ----------------------------------------------------------------------------------------- */
+/* JSON ------------------------------------------------------------------------------- */
 
 static void head(struct tu_ctx *ctx, struct tu_jw *w)
 {
@@ -181,7 +187,8 @@ void tu_result_end(struct tu_ctx *ctx)
     line_close(ctx);
 }
 
-static void json_cell(struct tu_jw *w, const struct tu_column *c, const struct tu_cell *cell)
+static void json_cell(struct tu_jw *w, const struct tu_column *c,
+                      const struct tu_cell *cell)
 {
     if (cell->none) {
         tu_jw_null(w, c->key);
@@ -204,10 +211,10 @@ static void json_cell(struct tu_jw *w, const struct tu_column *c, const struct t
     }
 }
 
-/* Text table ----------------------------------------------------------------------------------- */
+/* Text table ------------------------------------------------------------------------- */
 
-static int text_cell(struct tu_buf *b, const struct tu_column *c, const struct tu_cell *cell,
-                     struct tu_err *err)
+static int text_cell(struct tu_buf *b, const struct tu_column *c,
+                     const struct tu_cell *cell, struct tu_err *err)
 {
     char size[16];
     if (cell->none)
@@ -237,7 +244,8 @@ static unsigned screen_width(const char *s)
 
 static bool to_the_right(enum tu_column_kind kind)
 {
-    return kind == TU_COL_U64 || kind == TU_COL_I64 || kind == TU_COL_REAL || kind == TU_COL_BYTES;
+    return kind == TU_COL_U64 || kind == TU_COL_I64 || kind == TU_COL_REAL ||
+           kind == TU_COL_BYTES;
 }
 
 /* One line from consecutive texts; returns the text after the last. */
@@ -338,7 +346,7 @@ void tu_rows_end(struct tu_ctx *ctx)
     report.columns = NULL;
 }
 
-/* The end -------------------------------------------------------------------------------------- */
+/* The end ---------------------------------------------------------------------------- */
 
 static int close_dest(struct tu_ctx *ctx, struct dest *d, const char *path, bool keep)
 {

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* report.h: what a command tells its user, as text or as JSON, from one description.
  *
- * Text goes to standard output (or -o of a command that writes no stream). JSON goes there with
- * --json, and to --report FILE; where the stream is on standard output only the file is left.
- * JSON is one object on one line for a result; for rows it is JSON Lines: a head with schema,
- * version and command, the rows, and {"end":true,"status":N}, also after a failure. */
+ * Text goes to standard output (or -o of a command that writes no stream). JSON goes
+ * there with --json, and to --report FILE; where the stream is on standard output only
+ * the file is left. JSON is one object on one line for a result; for rows it is JSON
+ * Lines: a head with schema, version and command, the rows, and
+ * {"end":true,"status":N}, also after a failure. */
 #ifndef COMMON_REPORT_H
 #define COMMON_REPORT_H
 
@@ -53,8 +54,8 @@ struct tu_cell {
     };
 };
 
-/* Rows. columns stays the caller's and must live until tu_main ends. Rows may be given from one
- * thread only. */
+/* Rows. columns stays the caller's and must live until tu_main ends. Rows may be given
+ * from one thread only. */
 void tu_rows_begin(struct tu_ctx *ctx, const struct tu_column *columns);
 void tu_row(struct tu_ctx *ctx, const struct tu_cell *cells);
 /* The table is printed and a new one may begin; tu_main does it for the last. */
@@ -63,12 +64,13 @@ void tu_rows_end(struct tu_ctx *ctx);
 struct tu_jw *tu_line_begin(struct tu_ctx *ctx);
 void tu_line_end(struct tu_ctx *ctx);
 
-/* One result: its JSON object, open, with schema, version and command in it; NULL when no JSON is
- * wanted. */
+/* One result: its JSON object, open, with schema, version and command in it; NULL when
+ * no JSON is wanted. */
 struct tu_jw *tu_result_begin(struct tu_ctx *ctx);
 void tu_result_end(struct tu_ctx *ctx);
 
-/* By tu_main: write what is pending. `status` so far; returns a failed write's status or 0. */
+/* By tu_main: write what is pending. `status` so far; returns a failed write's status
+ * or 0. */
 int tu_report_finish(struct tu_ctx *ctx, int status);
 
 #endif

@@ -5,7 +5,8 @@
 typedef int (*add_fn)(struct tu_edit *e, const char *pattern, enum tu_pattern_kind kind,
                       struct tu_err *err);
 
-int tu_selection_apply(const struct tu_selection *s, struct tu_edit *e, struct tu_err *err)
+int tu_selection_apply(const struct tu_selection *s, struct tu_edit *e,
+                       struct tu_err *err)
 {
     const struct {
         const char *name;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* select.h: the options that choose tensors by name, the same in every command that has them. */
+/* select.h: the options that choose tensors by name, the same in every command that
+ * has them. */
 #ifndef COMMON_SELECT_H
 #define COMMON_SELECT_H
 
@@ -11,15 +12,16 @@ struct tu_selection {
 };
 
 /* Rows for an option table. */
-#define TU_SELECT_OPTIONS(s)                                                                \
-    {'s', "select", "GLOB", "only tensors whose whole name matches; repeatable",            \
-     TU_OPT_STRING, &(s).select, NULL, TU_OPT_EACH},                                        \
-    {'e', "regex", "REGEX", "only tensors whose name begins with a match; repeatable",      \
-     TU_OPT_STRING, &(s).regex, NULL, TU_OPT_EACH},                                         \
-    {'x', "exclude", "GLOB", "not tensors whose whole name matches; repeatable",            \
-     TU_OPT_STRING, &(s).exclude, NULL, TU_OPT_EACH},                                       \
-    {'X', "exclude-regex", "REGEX", "not tensors whose name begins with a match; repeatable", \
-     TU_OPT_STRING, &(s).exclude_regex, NULL, TU_OPT_EACH}
+#define TU_SELECT_OPTIONS(s)                                                            \
+    {'s', "select", "GLOB", "only tensors whose whole name matches; repeatable",        \
+     TU_OPT_STRING, &(s).select, NULL, TU_OPT_EACH},                                    \
+    {'e', "regex", "REGEX", "only tensors whose name begins with a match; repeatable",  \
+     TU_OPT_STRING, &(s).regex, NULL, TU_OPT_EACH},                                     \
+    {'x', "exclude", "GLOB", "not tensors whose whole name matches; repeatable",        \
+     TU_OPT_STRING, &(s).exclude, NULL, TU_OPT_EACH},                                   \
+    {'X', "exclude-regex", "REGEX",                                                     \
+     "not tensors whose name begins with a match; repeatable", TU_OPT_STRING,           \
+     &(s).exclude_regex, NULL, TU_OPT_EACH}
 
 /* Add them to an edit. */
 TU_MUST int tu_selection_apply(const struct tu_selection *s, struct tu_edit *e,

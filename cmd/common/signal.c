@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* signal.c: what a signal leaves behind: nothing.
  *
- * Temporary files live in a fixed table, because a handler may call neither malloc nor a lock.
- * SIGPIPE is ignored while we run, so that a closed pipe is an error of write and output files
- * are cleaned up; the process then ends as it would have by the signal. */
+ * Temporary files live in a fixed table, because a handler may call neither malloc nor
+ * a lock. SIGPIPE is ignored while we run, so that a closed pipe is an error of write
+ * and output files are cleaned up; the process then ends as it would have by the
+ * signal. */
 #include <limits.h>
 #include <pthread.h>
 #include <signal.h>
@@ -19,7 +20,8 @@ static struct {
     atomic_bool alive;
     char path[PATH_MAX];
 } temporary[TEMPORARIES];
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* writers; the handler reads alive */
+static pthread_mutex_t lock =
+    PTHREAD_MUTEX_INITIALIZER; /* writers; the handler reads alive */
 static bool pipe_was_default;
 
 static void on_signal(int sig)
@@ -62,7 +64,8 @@ void tu_signals_begin(void)
     struct sigaction old, act = {.sa_handler = on_signal, .sa_flags = (int)SA_RESETHAND};
     sigemptyset(&act.sa_mask);
     for (size_t i = 0; i < sizeof ends / sizeof *ends; i++)
-        if (!sigaction(ends[i], NULL, &old) && old.sa_handler != SIG_IGN) /* nohup stays */
+        if (!sigaction(ends[i], NULL, &old) &&
+            old.sa_handler != SIG_IGN) /* nohup stays */
             sigaction(ends[i], &act, NULL);
     pipe_was_default = !sigaction(SIGPIPE, NULL, &old) && old.sa_handler != SIG_IGN;
     signal(SIGPIPE, SIG_IGN);

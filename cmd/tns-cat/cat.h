@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cat.h: the state of a tns-cat that both ways of reading share. */
+/* cat.h: the state of a tns-cat that its ways of reading share. */
 #ifndef TNS_CAT_CAT_H
 #define TNS_CAT_CAT_H
 
 #include <tensorutils/stream.h>
+#include "common/input.h"
 #include "common/main.h"
 #include "common/select.h"
 
@@ -21,15 +22,14 @@ struct cat {
     struct tu_edit *edit;
     struct tu_edit_plan plan;
     struct tu_writer *writer;
-    struct tu_join *join;
-    bool open; /* records without their END */
     uint64_t done, total; /* payload bytes, for progress */
 };
 
-/* One TENSOR through the edit into the output. reader: the record stands in it untouched, so it
- * may be copied as it is; else NULL. */
-TU_MUST int cat_tensor(struct cat *c, const struct tu_record *rec, struct tu_reader *reader,
-                       tu_pull_fn pull, void *ctx, struct tu_err *err);
+/* One TENSOR through the edit into the output. reader: the record stands in it
+ * untouched, so it may be copied as it is; else NULL. */
+TU_MUST int cat_tensor(struct cat *c, const struct tu_record *rec,
+                       struct tu_reader *reader, tu_pull_fn pull, void *ctx,
+                       struct tu_err *err);
 /* A META record; `contents` is rewritten, or left out where it can no longer be true. */
 TU_MUST int cat_meta(struct cat *c, const char *topic, const char *json, size_t n,
                      struct tu_err *err);
@@ -37,5 +37,7 @@ TU_MUST int cat_meta(struct cat *c, const char *topic, const char *json, size_t 
 TU_MUST int cat_end(struct cat *c, struct tu_err *err);
 /* order.c: a whole input with the tensors of each segment in the order asked for. */
 TU_MUST int cat_ordered(struct cat *c, const char *path, struct tu_err *err);
+/* source.c: a file of any format, or with --join a stream, as one segment. */
+TU_MUST int cat_source(struct cat *c, const char *path, struct tu_err *err);
 
 #endif

@@ -1,5 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* tns-cat: concatenate tensor streams; choose, rename, slice, cast, reorder and join tensors. */
+/* tns-cat: concatenate tensor streams; choose, rename, slice, cast, reorder and join
+ * tensors.
+ *
+ * Streams pass record by record (here), or by their index (order.c); other formats and
+ * streams whose pieces are joined are sources of lib/format (source.c). */
 #include <limits.h>
 #include <string.h>
 #include "tns-cat/cat.h"
@@ -10,15 +14,19 @@ static const struct tu_opt options[] = {
     TU_SELECT_OPTIONS(opt.select),
     {'r', "rename", "REGEX=NEW", "replace what matches at the start of names; repeatable",
      TU_OPT_STRING, &opt.rename, NULL, TU_OPT_EACH},
-    {0, "slice", "[REGEX=]SLICE", "keep a part, 0:10,:,3 as in Python; repeatable", TU_OPT_STRING,
-     &opt.slice, NULL, TU_OPT_EACH},
-    {'d', "dtype", "[REGEX=]DTYPE", "cast; without REGEX the floating-point ones; repeatable",
-     TU_OPT_STRING, &opt.dtype, NULL, TU_OPT_EACH},
-    {0, "order", "REGEX", "tensors that match come first; repeatable", TU_OPT_REGEX, &opt.order,
+    {0, "slice", "[REGEX=]SLICE", "keep a part, 0:10,:,3 as in Python; repeatable",
+     TU_OPT_STRING, &opt.slice, NULL, TU_OPT_EACH},
+    {'d', "dtype", "[REGEX=]DTYPE",
+     "cast; without REGEX the floating-point ones; repeatable", TU_OPT_STRING, &opt.dtype,
      NULL, TU_OPT_EACH},
-    {0, "join", NULL, "one segment of many, pieces made whole", TU_OPT_FLAG, &opt.join, NULL, 0},
-    {0, "align", "SIZE", "payloads start at multiples of SIZE", TU_OPT_SIZE, &opt.align, NULL, 0},
-    {'i', "index", NULL, "an INDEX at the end of each segment", TU_OPT_FLAG, &opt.index, NULL, 0},
+    {0, "order", "REGEX", "tensors that match come first; repeatable", TU_OPT_REGEX,
+     &opt.order, NULL, TU_OPT_EACH},
+    {0, "join", NULL, "one segment of many, pieces made whole", TU_OPT_FLAG, &opt.join,
+     NULL, 0},
+    {0, "align", "SIZE", "payloads start at multiples of SIZE", TU_OPT_SIZE, &opt.align,
+     NULL, 0},
+    {'i', "index", NULL, "an INDEX at the end of each segment", TU_OPT_FLAG, &opt.index,
+     NULL, 0},
     {0},
 };
 
@@ -70,7 +78,6 @@ int cat_tensor(struct cat *c, const struct tu_record *rec, struct tu_reader *rea
     if (rc || !c->plan.keep)
         return rc;
     struct tu_record out = edited(rec, &c->plan);
-    c->open = true;
     if (c->opt->align)
         rc = tu_writer_align(c->writer, &out, c->opt->align, err);
     if (!rc && reader && c->plan.same)
@@ -85,44 +92,29 @@ int cat_tensor(struct cat *c, const struct tu_record *rec, struct tu_reader *rea
 /* Is this META about the records, and no longer true of them? */
 static bool rewritten(const struct cat *c, const char *topic)
 {
-    return !strcmp(topic, "contents") && (c->join || tu_edit_changes(c->edit));
+    return !strcmp(topic, "contents") && (c->opt->join || tu_edit_changes(c->edit));
 }
 
-int cat_meta(struct cat *c, const char *topic, const char *json, size_t n, struct tu_err *err)
+int cat_meta(struct cat *c, const char *topic, const char *json, size_t n,
+             struct tu_err *err)
 {
     int rc = 0;
     if (rewritten(c, topic)) {
-        if (c->join)
-            return 0; /* what comes of pieces is not known yet */
+        if (c->opt->join)
+            return 0; /* it speaks of pieces */
         rc = tu_edit_contents(c->edit, json, n, &json, &n, err);
     }
-    c->open = true;
     return rc ? rc : tu_writer_meta(c->writer, topic, json, n, err);
 }
 
 int cat_end(struct cat *c, struct tu_err *err)
 {
-    if (c->join)
-        return 0;
-    c->open = false;
     return tu_writer_end(c->writer, c->opt->index, err);
 }
 
 static int pull_reader(void *ctx, void *buf, size_t n, size_t *got, struct tu_err *err)
 {
     return tu_reader_read(ctx, buf, n, got, err);
-}
-
-static int add_piece(struct cat *c, struct tu_reader *r, const struct tu_record *rec,
-                     struct tu_err *err)
-{
-    struct tu_tensor whole;
-    struct tu_record record;
-    int rc = tu_join_add(c->join, rec, pull_reader, r, &whole, err);
-    if (rc || !whole.name)
-        return rc;
-    tu_record_of(&record, &whole);
-    return cat_tensor(c, &record, NULL, tu_join_pull, c->join, err);
 }
 
 static int one_record(struct cat *c, struct tu_reader *r, const struct tu_record *rec,
@@ -132,11 +124,8 @@ static int one_record(struct cat *c, struct tu_reader *r, const struct tu_record
         return cat_end(c, err);
     if (rec->type == TU_REC_META && rewritten(c, rec->name))
         return cat_meta(c, rec->name, rec->meta, rec->meta_len, err);
-    if (rec->type == TU_REC_TENSOR && c->join && tu_join_piece(rec))
-        return add_piece(c, r, rec, err);
     if (rec->type == TU_REC_TENSOR)
         return cat_tensor(c, rec, r, pull_reader, r, err);
-    c->open = true;
     return tu_writer_copy(c->writer, r, err);
 }
 
@@ -152,7 +141,8 @@ static int cat_in_order(struct cat *c, const char *path, struct tu_err *err)
     rc = tu_reader_new(&r, in, 0, c->job->pool, err);
     if (rc)
         return rc;
-    while ((rc = tu_reader_next(r, &rec, err)) == 0 && rec && !(rc = one_record(c, r, rec, err)))
+    while ((rc = tu_reader_next(r, &rec, err)) == 0 && rec &&
+           !(rc = one_record(c, r, rec, err)))
         ;
     tu_reader_free(r);
     return rc;
@@ -176,18 +166,19 @@ static int add_rules(struct tu_edit *e, struct tu_err *err)
     return tu_selection_apply(&opt.select, e, err);
 }
 
-static int prepare(struct cat *c, struct tu_ctx *ctx, struct tu_err *err)
+static int prepare(struct cat *c, struct tu_ctx *ctx, int inputs, struct tu_err *err)
 {
     struct tu_out *out;
     int rc = tu_edit_new(&c->edit, err);
     if (!rc)
         rc = add_rules(c->edit, err);
-    if (!rc && opt.align && (opt.align < TU_STREAM_ALIGN || (opt.align & (opt.align - 1))))
+    if (!rc && opt.align &&
+        (opt.align < TU_STREAM_ALIGN || (opt.align & (opt.align - 1))))
         rc = tu_fail(err, TU_EUSAGE, "--align: expected a power of two of at least 64");
-    if (!rc && opt.join && opt.order.n)
-        rc = tu_fail(err, TU_EUSAGE, "--join and --order: use two tns-cat and a pipe");
-    if (!rc && opt.join)
-        rc = tu_join_new(&c->join, NULL, tu_job_memory(c->job), err);
+    if (!rc && opt.join && (opt.order.n || inputs > 1))
+        rc = tu_fail(err, TU_EUSAGE,
+                     "--join stands alone, with one input; use a pipe: cat FILE ... "
+                     "| tns-cat --join");
     if (!rc)
         rc = tu_ctx_output(ctx, &out, err);
     return rc ? rc : tu_writer_new(&c->writer, out, err);
@@ -199,20 +190,19 @@ static int run(struct tu_ctx *ctx, int argc, char **argv)
     const char *const *path = argc ? (const char *const *)argv : standard_input;
     struct tu_err err;
     struct cat c = {.opt = &opt, .job = tu_ctx_job(ctx)};
-    int rc = prepare(&c, ctx, &err);
-    for (int i = 0; !rc && i < (argc ? argc : 1); i++)
-        rc = opt.order.n ? cat_ordered(&c, path[i], &err) : cat_in_order(&c, path[i], &err);
-    if (!rc && c.join)
-        rc = tu_join_finish(c.join, &err);
-    if (!rc && (c.open || c.join))
-        rc = tu_writer_end(c.writer, opt.index, &err);
+    int rc = prepare(&c, ctx, argc, &err);
+    for (int i = 0; !rc && i < (argc ? argc : 1); i++) {
+        const bool foreign = opt.join || tu_input_foreign(path[i]);
+        rc = (foreign       ? cat_source
+              : opt.order.n ? cat_ordered
+                            : cat_in_order)(&c, path[i], &err);
+    }
     if (!rc) {
         rc = tu_writer_close(c.writer, false, &err);
         c.writer = NULL;
     }
     int status = rc ? tu_error(ctx, &err) : 0;
     tu_writer_abort(c.writer);
-    tu_join_free(c.join);
     tu_edit_free(c.edit);
     return status;
 }
@@ -221,10 +211,12 @@ static const char *const usage[] = {"[option ...] [file ...]", NULL};
 
 static const struct tu_cmd command = {
     .name = "tns-cat",
-    .summary = "concatenate tensor streams; choose, rename, slice, cast, order and join tensors",
+    .summary =
+        "concatenate tensor streams; choose, rename, slice, cast, order and join tensors",
     .usage = usage,
     .opts = options,
-    .flags = TU_CMD_STDIN | TU_CMD_STREAM | TU_CMD_NO_SEED | TU_CMD_NO_DEVICE | TU_CMD_NO_REPORT,
+    .flags = TU_CMD_STDIN | TU_CMD_STREAM | TU_CMD_NO_SEED | TU_CMD_NO_DEVICE |
+             TU_CMD_NO_REPORT,
     .max = TU_ANY,
     .run = run,
 };

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* order.c: --order: by the index of a file; what comes through a pipe is first kept in one.
+/* order.c: --order: by the index of a file; what comes through a pipe is first kept in
+ * one.
  *
- * Within a segment: META and other records as they came, then the tensors that match the first
- * pattern, those of the second, and the rest. */
+ * Within a segment: META and other records as they came, then the tensors that match
+ * the first pattern, those of the second, and the rest. */
 #include <stdlib.h>
 #include <string.h>
 #include "tns-cat/cat.h"
@@ -32,8 +33,8 @@ static int find_group(const struct cat *c, const struct tu_index_entry *e, size_
     struct tu_pattern **pattern = TU_LIST(&c->opt->order, struct tu_pattern *);
     bool yes = false;
     for (size_t i = 0; i < c->opt->order.n && !yes; i++) {
-        int rc = tu_pattern_match(pattern[i], e->tensor.name, strlen(e->tensor.name), NULL, &yes,
-                                  err);
+        int rc = tu_pattern_match(pattern[i], e->tensor.name, strlen(e->tensor.name),
+                                  NULL, &yes, err);
         if (rc)
             return rc;
         ++*group;
@@ -66,12 +67,14 @@ static int pull(void *ctx, void *buf, size_t n, size_t *got, struct tu_err *err)
     if (s->pos == s->entry->payload_len && s->crc != s->entry->payload_crc)
         return tu_fail_at(err, TU_EPCRC, s->entry->offset,
                           "'%.80s' at byte %llu: payload checksum mismatch (stored %08x, "
-                          "computed %08x)", s->entry->tensor.name,
-                          (unsigned long long)s->entry->offset, s->entry->payload_crc, s->crc);
+                          "computed %08x)",
+                          s->entry->tensor.name, (unsigned long long)s->entry->offset,
+                          s->entry->payload_crc, s->crc);
     return 0;
 }
 
-static int one_entry(struct cat *c, const struct tu_stream_index *x, size_t i, struct tu_err *err)
+static int one_entry(struct cat *c, const struct tu_stream_index *x, size_t i,
+                     struct tu_err *err)
 {
     const struct tu_index_entry *e = tu_index_entry(x, i);
     struct source s = {.index = x, .entry = e, .i = i};
@@ -82,12 +85,12 @@ static int one_entry(struct cat *c, const struct tu_stream_index *x, size_t i, s
     tu_record_of(&rec, &e->tensor);
     if (e->type == TU_REC_TENSOR)
         return cat_tensor(c, &rec, NULL, pull, &s, err);
-    return tu_fail(err, TU_EUNSUP, "records of the unknown type %#x cannot be put in order",
-                   e->type);
+    return tu_fail(err, TU_EUNSUP,
+                   "records of the unknown type %#x cannot be put in order", e->type);
 }
 
-static int write_places(struct cat *c, const struct tu_stream_index *x, const struct place *p,
-                        size_t n, struct tu_err *err)
+static int write_places(struct cat *c, const struct tu_stream_index *x,
+                        const struct place *p, size_t n, struct tu_err *err)
 {
     size_t at = 0;
     for (uint64_t segment = 0; segment < tu_index_segments(x); segment++) {

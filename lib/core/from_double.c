@@ -13,10 +13,20 @@ static const struct range {
     uint32_t dtype;
     double lo, hi; /* the largest doubles inside */
 } ranges[] = {
-    {TU_I8, -128, 127}, {TU_I16, -32768, 32767}, {TU_I32, -2147483648.0, 2147483647.0},
-    {TU_I64, -0x1p63, 0x1.fffffffffffffp62}, {TU_U8, 0, 255}, {TU_U16, 0, 65535},
-    {TU_U32, 0, 4294967295.0}, {TU_U64, 0, 0x1.fffffffffffffp63}, {TU_I4, -8, 7}, {TU_U4, 0, 15},
-    {TU_I2, -2, 1}, {TU_U2, 0, 3}, {TU_U1, 0, 1}, {TU_BOOL, 0, 1},
+    {TU_I8, -128, 127},
+    {TU_I16, -32768, 32767},
+    {TU_I32, -2147483648.0, 2147483647.0},
+    {TU_I64, -0x1p63, 0x1.fffffffffffffp62},
+    {TU_U8, 0, 255},
+    {TU_U16, 0, 65535},
+    {TU_U32, 0, 4294967295.0},
+    {TU_U64, 0, 0x1.fffffffffffffp63},
+    {TU_I4, -8, 7},
+    {TU_U4, 0, 15},
+    {TU_I2, -2, 1},
+    {TU_U2, 0, 3},
+    {TU_U1, 0, 1},
+    {TU_BOOL, 0, 1},
 };
 
 static const struct range *range_of(uint32_t dtype)
@@ -66,7 +76,8 @@ static void to_codes(uint32_t dtype, unsigned char *dst, const double *src, size
     if (bits < 8)
         memset(dst, 0, (n + d->block_elems - 1) / d->block_elems * d->block_bytes);
     for (size_t i = 0; i < n; i++) {
-        const uint64_t code = r ? whole_code(r, src[i]) : tu_to_small(dtype, (float)src[i], true);
+        const uint64_t code =
+            r ? whole_code(r, src[i]) : tu_to_small(dtype, (float)src[i], true);
         if (bits < 8)
             pack(dst, i, bits, (unsigned)code & mask);
         else
@@ -74,11 +85,13 @@ static void to_codes(uint32_t dtype, unsigned char *dst, const double *src, size
     }
 }
 
-int tu_from_double(uint32_t dtype, void *dst, const double *src, size_t n, struct tu_err *err)
+int tu_from_double(uint32_t dtype, void *dst, const double *src, size_t n,
+                   struct tu_err *err)
 {
     const struct tu_dtype *d = tu_dtype_find(dtype);
     if (!d || d->code & TU_DTYPE_GGML)
-        return tu_fail(err, TU_EDTYPE, "values of this dtype are made by a quantizer only");
+        return tu_fail(err, TU_EDTYPE,
+                       "values of this dtype are made by a quantizer only");
     if (dtype == TU_C64 || dtype == TU_C128)
         return tu_cast(dtype == TU_C64 ? TU_F32 : TU_F64, dst, TU_F64, src, 2 * n, err);
     if (range_of(dtype) || bits_of(dtype) <= 8)

@@ -350,28 +350,3 @@ int tu_in_spool(struct tu_in **out, struct tu_in *in, const char *folder,
     }
     return new_in(out, fd, in->name, false, err);
 }
-
-int tu_temp_open(struct tu_out **out, struct tu_in **in, const char *folder, struct tu_err *err)
-{
-    *out = NULL;
-    *in = NULL;
-    folder = folder ? folder : "/tmp";
-    int fd = open_nameless(folder), second = fd < 0 ? -1 : fcntl(fd, F_DUPFD_CLOEXEC, 0);
-    if (second < 0) {
-        int code = tu_fail_errno(err, "%s: cannot make a temporary file", folder);
-        if (fd >= 0)
-            tui_close(fd);
-        return code;
-    }
-    int code = tu_in_take_fd(in, second, "temporary file", err);
-    if (code) {
-        tui_close(fd);
-        return code;
-    }
-    code = tu_out_take_fd(out, fd, "temporary file", err);
-    if (code) {
-        tu_in_close(*in);
-        *in = NULL;
-    }
-    return code;
-}

@@ -98,7 +98,8 @@ int tu_tally_add(struct tu_tally *t, uint32_t dtype, const void *p, size_t n,
                      dtype == TU_C64 || dtype == TU_C128 ? 2 : 1, NULL, NULL};
     int rc = TU_ENOMEM;
     w.out = tu_alloc(blocks, sizeof *w.out, err);
-    w.scratch = w.out ? tu_alloc(tu_pool_size(pool), sizeof(double) * w.parts * TU_TALLY_BLOCK, err)
+    w.scratch = w.out ? tu_alloc(tu_pool_size(pool),
+                                 sizeof(double) * w.parts * TU_TALLY_BLOCK, err)
                       : NULL;
     if (!w.scratch)
         goto out;

@@ -233,17 +233,27 @@ static int by_box(const void *pa, const void *pb)
     return (a->i > b->i) - (a->i < b->i);
 }
 
-/* Equal boxes hold the same: one of them is enough. */
-static void drop_replicas(struct whole *w)
+/* Equal boxes hold the same: one of them is enough. Where the file stores checksums, they say it. */
+static int drop_replicas(const struct join_source *j, struct whole *w, const char *name,
+                         struct tu_err *err)
 {
+    const uint64_t *crc = j->below->crc;
+    char shown[88];
     size_t n = 1;
     qsort(w->piece, w->n, sizeof *w->piece, by_box);
     for (size_t k = 1; k < w->n; k++) {
-        const struct piece *last = &w->piece[n - 1];
-        if (memcmp(last->off, w->piece[k].off, 2 * last->rank * sizeof *last->off))
-            w->piece[n++] = w->piece[k];
+        const struct piece *last = &w->piece[n - 1], *p = &w->piece[k];
+        if (memcmp(last->off, p->off, 2 * last->rank * sizeof *last->off))
+            w->piece[n++] = *p;
+        else if (crc && crc[p->i] != crc[last->i] && crc[p->i] != TU_CRC_NONE &&
+                 crc[last->i] != TU_CRC_NONE)
+            return tu_fail(err, TU_EINCOMPLETE, "%s: '%s': two replicas of a piece differ "
+                           "(checksums %08llx and %08llx)", j->base.path,
+                           tu_text_short(name, strlen(name), shown),
+                           (unsigned long long)crc[last->i], (unsigned long long)crc[p->i]);
     }
     w->n = n;
+    return 0;
 }
 
 static int check_tiles(const struct join_source *j, const struct whole *w, const char *name,
@@ -292,7 +302,8 @@ static int describe(struct join_source *j, struct whole *w, struct tu_tensor *ou
         code = to_blocks(&w->dim[w->flat ? 0 : w->rank - 1], j->below, t, err);
     if (!code)
         code = plain_meta(&out->meta, t, j->base.arena, err);
-    drop_replicas(w);
+    if (!code)
+        code = drop_replicas(j, w, t->name, err);
     return code ? code : check_tiles(j, w, t->name, err);
 }
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* edit.c: rules about names, and what they make of one tensor's description.
  *
- * Rules see a record's own name, never a renamed one, so their order among kinds does not matter. */
+ * Rules see a record's own name, never a renamed one, so their order among kinds does
+ * not matter. */
 #include <jansson.h>
 #include <string.h>
 #include <tensorutils/stream.h>
@@ -54,8 +55,8 @@ void tu_edit_free(struct tu_edit *e)
 }
 
 /* Append a rule with the pattern text[n]; text NULL: none. NULL on error. */
-static struct rule *add_rule(struct tu_edit *e, enum kind kind, const char *text, size_t n,
-                             enum tu_pattern_kind how, struct tu_err *err)
+static struct rule *add_rule(struct tu_edit *e, enum kind kind, const char *text,
+                             size_t n, enum tu_pattern_kind how, struct tu_err *err)
 {
     struct tu_buf pattern = {0};
     struct rule *r = tu_calloc(1, sizeof *r, err);
@@ -102,7 +103,8 @@ static struct rule *add_divided(struct tu_edit *e, enum kind kind, const char *t
 {
     const char *eq = strrchr(text, '=');
     *rest = eq ? eq + 1 : text;
-    return add_rule(e, kind, eq ? text : NULL, eq ? (size_t)(eq - text) : 0, TU_PATTERN_REGEX, err);
+    return add_rule(e, kind, eq ? text : NULL, eq ? (size_t)(eq - text) : 0,
+                    TU_PATTERN_REGEX, err);
 }
 
 int tu_edit_rename(struct tu_edit *e, const char *text, struct tu_err *err)
@@ -152,7 +154,8 @@ bool tu_edit_changes(const struct tu_edit *e)
 static int matches(const struct rule *r, const char *name, bool *yes, struct tu_err *err)
 {
     *yes = true;
-    return r->pattern ? tu_pattern_match(r->pattern, name, strlen(name), NULL, yes, err) : 0;
+    return r->pattern ? tu_pattern_match(r->pattern, name, strlen(name), NULL, yes, err)
+                      : 0;
 }
 
 /* The first rule of a kind that matches, or NULL. */
@@ -162,7 +165,8 @@ static int find_rule(const struct tu_edit *e, enum kind kind, const struct tu_te
     *out = NULL;
     for (const struct rule *r = e->first; r; r = r->next) {
         bool yes = false;
-        if (r->kind != kind || (kind == CAST && !r->pattern && !tu_dtype_is_float(t->dtype)))
+        if (r->kind != kind ||
+            (kind == CAST && !r->pattern && !tu_dtype_is_float(t->dtype)))
             continue;
         int rc = matches(r, t->name, &yes, err);
         if (rc)
@@ -176,7 +180,8 @@ static int find_rule(const struct tu_edit *e, enum kind kind, const struct tu_te
 }
 
 /* The renamed form of a name in `to`. */
-static int rename_to(struct tu_edit *e, const char *name, struct tu_buf *to, struct tu_err *err)
+static int rename_to(struct tu_edit *e, const char *name, struct tu_buf *to,
+                     struct tu_err *err)
 {
     struct tu_match m;
     tu_buf_reset(to);
@@ -201,14 +206,18 @@ static int rename_to(struct tu_edit *e, const char *name, struct tu_buf *to, str
     return rc;
 }
 
-/* Names inside `quant` follow the renaming; `src` describes bytes that a cast makes untrue. */
-static int edit_meta(struct tu_edit *e, struct tu_edit_plan *p, json_t *meta, struct tu_err *err)
+/* Names inside `quant` follow the renaming; `src` describes bytes that a cast makes
+ * untrue. */
+static int edit_meta(struct tu_edit *e, struct tu_edit_plan *p, json_t *meta,
+                     struct tu_err *err)
 {
-    static const char *const keys[] = {"scale", "zero", "gscale", "gidx", "perm", "meta", "index"};
+    static const char *const keys[] = {"scale", "zero", "gscale", "gidx",
+                                       "perm",  "meta", "index"};
     json_t *quant = json_object_get(meta, "quant");
     struct tu_buf name = {0};
     int rc = 0;
-    for (size_t i = 0; e->renames && quant && !rc && i < sizeof keys / sizeof *keys; i++) {
+    for (size_t i = 0; e->renames && quant && !rc && i < sizeof keys / sizeof *keys;
+         i++) {
         const char *old = json_string_value(json_object_get(quant, keys[i]));
         if (!old)
             continue;
@@ -240,9 +249,11 @@ static int plan_meta(struct tu_edit *e, struct tu_edit_plan *p, struct tu_err *e
     if (rc)
         return rc;
     if (p->sliced && (json_object_get(meta, "shard") || json_object_get(meta, "flat")))
-        rc = tu_fail(err, TU_EUNSUP, "a piece of a tensor cannot be sliced; join it first");
+        rc = tu_fail(err, TU_EUNSUP,
+                     "a piece of a tensor cannot be sliced; join it first");
     else if ((p->sliced || cast) && json_object_get(meta, "quant"))
-        rc = tu_fail(err, TU_EUNSUP, "codes whose scales are elsewhere cannot be sliced or cast");
+        rc = tu_fail(err, TU_EUNSUP,
+                     "codes whose scales are elsewhere cannot be sliced or cast");
     else
         rc = edit_meta(e, p, meta, err);
     json_decref(meta);
@@ -270,8 +281,8 @@ static int plan_cast(struct tu_edit *e, struct tu_edit_plan *p, struct tu_err *e
     if (rc || !r || r->dtype == p->in.dtype)
         return rc;
     if (!tu_cast_ok(r->dtype, p->in.dtype))
-        return tu_fail(err, TU_EUSAGE, "%s cannot be cast to %s", tu_dtype_text(p->in.dtype, from),
-                       tu_dtype_text(r->dtype, to));
+        return tu_fail(err, TU_EUSAGE, "%s cannot be cast to %s",
+                       tu_dtype_text(p->in.dtype, from), tu_dtype_text(r->dtype, to));
     p->out.dtype = r->dtype;
     return 0;
 }
@@ -313,11 +324,12 @@ int tu_edit_tensor(struct tu_edit *e, struct tu_edit_plan *p, const struct tu_te
     return 0;
 }
 
-/* META contents ---------------------------------------------------------------------------------- */
+/* META contents ---------------------------------------------------------------------- */
 
 static int bad_contents(struct tu_err *err, size_t i)
 {
-    return tu_fail(err, TU_EMETA, "META 'contents': entry %zu is not [\"NAME\",\"DTYPE\",[SHAPE]]", i);
+    return tu_fail(err, TU_EMETA,
+                   "META 'contents': entry %zu is not [\"NAME\",\"DTYPE\",[SHAPE]]", i);
 }
 
 static int read_entry(const json_t *entry, size_t i, struct tu_tensor *t, uint64_t *dim,
@@ -384,10 +396,10 @@ int tu_edit_contents(struct tu_edit *e, const char *json, size_t n, const char *
     return rc;
 }
 
-/* Payload ------------------------------------------------------------------------------------------ */
+/* Payload ---------------------------------------------------------------------------- */
 
-int tu_edit_flow_begin(struct tu_edit_flow *f, const struct tu_edit_plan *plan, tu_pull_fn pull,
-                       void *ctx, struct tu_err *err)
+int tu_edit_flow_begin(struct tu_edit_flow *f, const struct tu_edit_plan *plan,
+                       tu_pull_fn pull, void *ctx, struct tu_err *err)
 {
     *f = (struct tu_edit_flow){.plan = plan, .pull = pull, .ctx = ctx};
     f->in = tu_alloc(TU_IO_CHUNK, 1, err);
@@ -415,11 +427,13 @@ static int pull_kept(struct tu_edit_flow *f, size_t room, bool *end, struct tu_e
     *end = got == 0;
     const uint64_t pos = f->pos;
     f->pos += got;
-    f->have += f->plan->sliced ? tu_slice_keep(&f->plan->slice, pos, f->in + f->have, got) : got;
+    f->have +=
+        f->plan->sliced ? tu_slice_keep(&f->plan->slice, pos, f->in + f->have, got) : got;
     return 0;
 }
 
-int tu_edit_flow_next(struct tu_edit_flow *f, const void **p, size_t *got, struct tu_err *err)
+int tu_edit_flow_next(struct tu_edit_flow *f, const void **p, size_t *got,
+                      struct tu_err *err)
 {
     const uint32_t from = f->plan->in.dtype, to = f->plan->out.dtype;
     const size_t a = from == to ? 1 : tu_dtype_find(from)->block_bytes;

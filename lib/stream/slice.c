@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* slice.c: numpy's basic slices of a payload that passes by.
  *
- * In C order a box is equal runs: with k the last dimension that is cut, a row is everything from
- * dimension k inwards, and the kept part of each kept row is contiguous. */
+ * In C order a box is equal runs: with k the last dimension that is cut, a row is
+ * everything from dimension k inwards, and the kept part of each kept row is
+ * contiguous. */
 #include <inttypes.h>
 #include <string.h>
 #include <tensorutils/stream/edit.h>
@@ -63,7 +64,8 @@ static uint64_t clamp(int64_t at, uint64_t size)
     return tu_min((uint64_t)at, size);
 }
 
-static int cut_dim(struct tu_slice *s, unsigned i, const struct tu_cut *c, struct tu_err *err)
+static int cut_dim(struct tu_slice *s, unsigned i, const struct tu_cut *c,
+                   struct tu_err *err)
 {
     const uint64_t size = s->dim[i];
     if (!c->index) {
@@ -74,9 +76,11 @@ static int cut_dim(struct tu_slice *s, unsigned i, const struct tu_cut *c, struc
         s->out_dim[s->out_rank++] = s->len[i];
         return 0;
     }
-    if (c->begin >= 0 ? (uint64_t)c->begin >= size : clamp(c->begin, size) == 0 &&
-                                                         (uint64_t)-(c->begin + 1) + 1 != size)
-        return tu_fail(err, TU_EUSAGE, "index %" PRId64 " is outside dimension %u of size %" PRIu64,
+    if (c->begin >= 0
+            ? (uint64_t)c->begin >= size
+            : clamp(c->begin, size) == 0 && (uint64_t) - (c->begin + 1) + 1 != size)
+        return tu_fail(err, TU_EUSAGE,
+                       "index %" PRId64 " is outside dimension %u of size %" PRIu64,
                        c->begin, i, size);
     s->off[i] = clamp(c->begin, size);
     s->len[i] = 1;
@@ -129,7 +133,8 @@ int tu_slice_plan(struct tu_slice *s, const struct tu_cut *cut, unsigned n,
     } else {
         s->keep = s->row = t->bytes;
     }
-    return rc ? rc : tu_tensor_bytes(t->dtype, s->out_dim, s->out_rank, &s->out_bytes, err);
+    return rc ? rc
+              : tu_tensor_bytes(t->dtype, s->out_dim, s->out_rank, &s->out_bytes, err);
 }
 
 /* Is row number `row` (over the outer dimensions) inside the box? */
@@ -150,7 +155,8 @@ size_t tu_slice_keep(const struct tu_slice *s, uint64_t pos, void *buf, size_t n
     size_t kept = 0, at = 0;
     while (at < n) {
         const uint64_t here = pos + at, row = here / s->row, in_row = here % s->row;
-        const size_t span = (size_t)tu_min(s->row - in_row, n - at); /* of this row, in buf */
+        const size_t span =
+            (size_t)tu_min(s->row - in_row, n - at); /* of this row, in buf */
         const uint64_t from = tu_max(in_row, s->keep_off);
         const uint64_t to = tu_min(in_row + span, s->keep_off + s->keep);
         if (from < to && row_kept(s, row)) {

@@ -1,64 +1,294 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* coll.h: collectives as algorithms over a transport.
  *
- * An algorithm is a program of sends, receives and reductions written once; a transport moves its
- * bytes between ranks (threads, shared memory, TCP, MPI, NCCL) or only counts time (simulator).
- * May change before 1.0. */
+ * An algorithm is written once, as rounds: in round k rank r sends this span, receives
+ * that one, and adds or stores what it received; what is sent in round k is received in
+ * round k. A transport moves the bytes (threads, shared memory, TCP, MPI, NCCL); the
+ * simulator runs the same rounds over clocks instead. May change before 1.0. */
 #ifndef TENSORUTILS_COLL_H
 #define TENSORUTILS_COLL_H
 
 #include "core.h"
-#include "device.h"
 
 TU_BEGIN
 
-struct tu_rank; /* one member of a group, made by a transport */
+/* Groups of ranks
+ * ------------------------------------------------------------------------ */
+
+struct tu_rank; /* one member of a group; lives while its function runs */
+
+#define TU_RANKS_MAX 4096u
+#define TU_NOBODY UINT32_MAX
+
+/* Faults to play, each at one rank (or on one directed link) from operation `from` on. */
+enum tu_fault_kind {
+    TU_FAULT_DELAY, /* sleep `amount` ns before each operation: a slow rank */
+    TU_FAULT_LINK, /* each message rank → peer costs `amount` ns per MiB and `us` more */
+    TU_FAULT_KILL,  /* SIGKILL itself */
+    TU_FAULT_STOP,  /* SIGSTOP itself */
+    TU_FAULT_STALL, /* stay away from the operation for ever */
+    TU_FAULT_CLOSE, /* leave without a word */
+    TU_FAULT_FLIP,  /* flip the lowest bit of what it sends */
+};
+struct tu_fault {
+    enum tu_fault_kind kind;
+    uint32_t rank, peer; /* peer: TU_NOBODY for all */
+    uint64_t from;       /* first operation, counted from 0 */
+    uint64_t amount, extra;
+};
+/* "slow:rank=1,us=200", "link:from=0,to=1,rate=100M,us=50", "kill:rank=1,op=3", "stop:…",
+ * "stall:…", "close:…", "flip:…". Errors: TU_EUSAGE. */
+TU_API TU_MUST int tu_fault_parse(struct tu_fault *out, const char *text,
+                                  struct tu_err *err);
 
 struct tu_group {
-    uint32_t rank, size;
-    uint64_t bytes_sent, messages; /* counted by the transport, to compare with the formula */
+    const char *transport;      /* a row's name */
+    const struct tu_spec *spec; /* its keys, or NULL */
+    uint32_t size;
+    uint64_t timeout; /* ns without progress before a rank gives up; 0: 30 s */
+    uint64_t shared;  /* bytes of memory per rank that its peers can see */
+    const struct tu_fault *fault;
+    size_t faults;
+    /* A launcher made the processes: this one is `rank`, and they meet at `rendezvous`
+     * (HOST:PORT of rank 0, or file:FOLDER). NULL: all ranks are started here. */
+    const char *rendezvous;
+    uint32_t rank;
+    const char *host; /* address to listen at; NULL: the loopback, or all interfaces */
+    const char
+        *agree; /* what all ranks must have been started with, ≤ 200 bytes, or NULL */
+    void *ctx;
+    int (*fn)(struct tu_rank *r, void *ctx, struct tu_err *err);
+    /* What a rank posts arrives here, in the process and thread that called tu_group_run.
+     */
+    void (*post)(void *ctx, uint32_t rank, const void *p, size_t n);
+    const struct tu_job *job; /* cancellation */
 };
 
-/* A row: a transport is this and one file (or plug-in). Blocking calls; a lost peer is TU_EPEER, a
- * silent one TU_ETIMEOUT. Ranks are forked before the first thread exists. */
+/* Run fn in every rank and wait for them. Ranks that are processes are forked before any
+ * thread of this process exists; none of them, and no memory or socket, outlives the
+ * call. Returns the result of the rank that failed first. Errors: TU_EPEER names the rank
+ * that was lost, its pid, signal and operation; TU_ETIMEOUT names the rank that the
+ * others wait for; TU_EMISSING. */
+TU_API TU_MUST int tu_group_run(const struct tu_group *g, struct tu_err *err);
+
+/* The rank, from inside fn. */
+TU_API uint32_t tu_rank_id(const struct tu_rank *r);
+TU_API uint32_t tu_rank_size(const struct tu_rank *r);
+struct tu_traffic {
+    uint64_t bytes, messages; /* sent */
+    uint64_t wait_ns;         /* spent without progress */
+};
+TU_API struct tu_traffic tu_rank_traffic(const struct tu_rank *r);
+/* Rank q's shared memory (tu_group.shared bytes, 64-aligned); NULL when the transport or
+ * the caller has none. */
+TU_API void *tu_rank_shared(struct tu_rank *r, uint32_t q);
+/* At most TU_POST_MAX bytes to the post function. */
+#define TU_POST_MAX 3968u
+TU_API TU_MUST int tu_rank_post(struct tu_rank *r, const void *p, size_t n,
+                                struct tu_err *err);
+/* A new operation begins (counted, faults are played here). */
+TU_API TU_MUST int tu_rank_begin(struct tu_rank *r, struct tu_err *err);
+
+/* One exchange: bytes to one peer and from another (or nobody), both under way at once.
+ * With a sink the received bytes are handed over in pieces, in order, each a multiple of
+ * 16 bytes but the last; else they go to `in`. Both sides know the size: another one is
+ * TU_EPEER. */
+struct tu_move {
+    uint32_t to, from;
+    const void *out;
+    uint64_t out_bytes;
+    void *in;
+    uint64_t in_bytes;
+    void (*sink)(void *ctx, uint64_t at, const void *p, uint64_t n);
+    void *ctx;
+};
+TU_API TU_MUST int tu_rank_move(struct tu_rank *r, const struct tu_move *m,
+                                struct tu_err *err);
+TU_API TU_MUST int tu_rank_send(struct tu_rank *r, uint32_t to, const void *p, uint64_t n,
+                                struct tu_err *err);
+TU_API TU_MUST int tu_rank_recv(struct tu_rank *r, uint32_t from, void *p, uint64_t n,
+                                struct tu_err *err);
+TU_API TU_MUST int tu_rank_barrier(struct tu_rank *r, struct tu_err *err);
+
+/* What was seen of the operations, when asked for. */
+struct tu_peer_seen {
+    uint64_t bytes, wait_ns; /* received from this peer; waited for it */
+};
+struct tu_seen {
+    uint64_t seq, arrive_ns, first_ns, last_ns, done_ns; /* 0: never */
+    struct tu_peer_seen *peer;                           /* [size] */
+};
+/* Record from now on into *s (NULL: stop). begin fills seq and arrive; the caller done.
+ */
+TU_API void tu_rank_watch(struct tu_rank *r, struct tu_seen *s);
+
+/* A transport's row. The functions are the library's own affair (lib/coll/world.h). */
+struct tu_transport_ops;
 struct tu_transport {
     const char *name, *help;
     const char *const *key; /* keys of its spec */
-    /* Start `size` ranks and run fn in each; returns the worst result. launched: the processes exist
-     * already (mpirun, srun) and this is one of them. */
-    int (*run)(const struct tu_spec *spec, uint32_t size, int (*fn)(struct tu_rank *r, void *ctx),
-               void *ctx, struct tu_err *err);
-    const struct tu_group *(*group)(struct tu_rank *r);
-    int (*send)(struct tu_rank *r, uint32_t to, const void *p, uint64_t n, struct tu_err *err);
-    int (*recv)(struct tu_rank *r, uint32_t from, void *p, uint64_t n, struct tu_err *err);
-    /* Both at once, without deadlock. */
-    int (*sendrecv)(struct tu_rank *r, uint32_t to, const void *sp, uint64_t sn, uint32_t from,
-                    void *rp, uint64_t rn, struct tu_err *err);
-    int (*barrier)(struct tu_rank *r, struct tu_err *err);
+    const char *plugin;     /* needs this plug-in, or NULL */
+    bool shared;            /* ranks can see each other's memory */
+    const struct tu_transport_ops *ops;
 };
-TU_API extern const struct tu_transport *const tu_transports[];
-TU_API const struct tu_transport *tu_transport_find(const char *name);
+TU_API extern const struct tu_transport *const tu_transports[]; /* NULL-ended */
+/* Errors: TU_EUSAGE unknown; TU_EMISSING its plug-in is not installed. */
+TU_API TU_MUST int tu_transport_find(const struct tu_transport **out, const char *name,
+                                     struct tu_err *err);
 
-/* A collective algorithm's row. */
-struct tu_coll_args {
-    struct tu_rank *rank;
-    const struct tu_transport *transport;
-    uint32_t dtype;
-    uint64_t count;  /* elements of the whole buffer */
-    void *buf;       /* in place */
-    const struct tu_spec *spec;
+/* Reductions
+ * ----------------------------------------------------------------------------- */
+
+enum tu_op { TU_SUM, TU_PROD, TU_MIN, TU_MAX, TU_AVG, TU_PREMUL, TU_OPS };
+TU_API extern const char *const tu_op_names[]; /* "sum" … "mulsum", NULL-ended */
+
+/* d[i] = a[i] op b[i]; d may be a or b. Floats of 16 bits and less are computed in f32
+ * and rounded once; integers wrap; NaN wins in min and max, and -0 < +0. */
+typedef void (*tu_reduce_fn)(void *d, const void *a, const void *b, size_t n);
+/* op: SUM, PROD, MIN or MAX. NULL for a dtype without arithmetic. */
+TU_API tu_reduce_fn tu_reduce_find(uint32_t dtype, enum tu_op op);
+/* The row of one kernel table ("avx512", "avx2", "plain"), best first; NULL past the end.
+ * For tests: fn as tu_reduce_find gives it for this row. */
+TU_API const struct tu_kernel *tu_reduce_row(size_t i);
+TU_API tu_reduce_fn tu_reduce_in(size_t row, uint32_t dtype, enum tu_op op);
+/* TU_EUSAGE where op and dtype do not go together: avg of integers, prod of fp8. */
+TU_API TU_MUST int tu_reduce_check(uint32_t dtype, enum tu_op op, struct tu_err *err);
+/* v[i] *= scale, integers wrapping (scale is then truncated). For avg and mulsum. */
+TU_API void tu_reduce_scale(uint32_t dtype, void *v, size_t n, double scale);
+
+/* The order in which n operands are folded. FOLD: ((0+1)+2)+…; FIXED: balanced tree,
+ * split at the largest power of two below n, in f32 for floats of 16 bits and less;
+ * EXACT: rounded once. */
+enum tu_order { TU_ORDER_ANY, TU_ORDER_FIXED, TU_ORDER_EXACT };
+TU_API extern const char *const tu_order_names[];
+/* d = fold of src[0..n-1], count elements each; d may be one of them. EXACT: sums of
+ * floats and integers only (TU_EUSAGE). */
+TU_API TU_MUST int tu_combine(void *d, const void *const *src, uint32_t n, uint64_t count,
+                              uint32_t dtype, enum tu_op op, enum tu_order order,
+                              struct tu_err *err);
+
+/* Collectives and algorithms
+ * --------------------------------------------------------------- */
+
+enum tu_collective {
+    TU_ALLREDUCE,
+    TU_REDUCE_SCATTER,
+    TU_ALLGATHER,
+    TU_ALLTOALL,
+    TU_BROADCAST,
+    TU_REDUCE,
+    TU_GATHER,
+    TU_SCATTER,
+    TU_SENDRECV,
+    TU_BARRIER,
+    TU_COLLECTIVES
+};
+struct tu_collective_row {
+    const char *name, *help;
+    const char *title; /* as nccl-tests calls it */
+    bool reduces, rooted;
+    uint8_t in, out; /* per rank: 1: count elements, 2: count × ranks */
+};
+TU_API extern const struct tu_collective_row tu_collective_rows[TU_COLLECTIVES];
+/* Bus bandwidth over algorithm bandwidth. Source: nccl-tests, doc/PERFORMANCE.md. */
+TU_API double tu_bus_factor(enum tu_collective c, uint32_t ranks);
+
+enum tu_space { TU_IN, TU_OUT, TU_WORK };
+/* n elements of a space from `at` on. run > 0: they lie in runs of `run`, each `period`
+ * after the one before. */
+struct tu_span {
+    enum tu_space space;
+    uint64_t at, n, run, period;
+};
+struct tu_round {
+    uint32_t to, from; /* TU_NOBODY; both the rank itself: a local copy */
+    struct tu_span send, recv;
+    bool add;  /* recv = recv op own, else recv is stored */
+    bool left; /* the received operand is the left one */
+    struct tu_span own;
+    bool combine; /* local: recv = fold of all inputs (algorithm "direct") */
+};
+
+struct tu_algorithm;
+struct tu_plan {
+    const struct tu_algorithm *alg;
+    uint32_t ranks, root;
+    uint64_t count;  /* elements: as tu_collective_row counts them */
+    uint64_t rounds; /* filled by tu_plan_make */
+    uint64_t work;   /* elements of TU_WORK */
+    uint32_t segments;
+    uint32_t level[4], levels; /* ranks per level, innermost first */
+};
+
+enum tu_algorithm_flags {
+    TU_ALG_SHARED =
+        1, /* works in its peers' memory: no rounds, transports that share it only */
+    TU_ALG_ORDERED = 2, /* folds all inputs of a block at once: keeps any enum tu_order */
 };
 struct tu_algorithm {
     const char *name, *help, *source;
-    const char *collective; /* "allreduce", "allgather", … */
+    enum tu_collective coll;
     const char *const *key;
-    int (*legal)(uint32_t ranks, uint64_t count, struct tu_err *err);
-    int (*run)(const struct tu_coll_args *a, struct tu_err *err);
-    /* Bytes that each rank sends, and steps, by the paper's formula. */
-    double (*bytes)(uint32_t ranks, double buffer_bytes);
-    double (*steps)(uint32_t ranks);
+    unsigned flags; /* TU_ALG_… */
+    /* Set rounds, work and what the keys say. TU_EUSAGE where the algorithm does not
+     * apply. */
+    int (*plan)(struct tu_plan *p, const struct tu_spec *spec, struct tu_err *err);
+    void (*round)(const struct tu_plan *p, uint32_t rank, uint64_t k,
+                  struct tu_round *out);
+    /* Elements that this rank sends, by the source's formula; NULL where there is none.
+     */
+    uint64_t (*sent)(const struct tu_plan *p, uint32_t rank);
+    /* Seconds, by the closed form of the alpha-beta-gamma model; NULL where there is
+     * none. */
+    double (*model)(const struct tu_plan *p, double bytes, double alpha, double beta,
+                    double gamma);
 };
-TU_API extern const struct tu_algorithm *const tu_algorithms[];
+TU_API extern const struct tu_algorithm *const tu_algorithms[]; /* NULL-ended */
+TU_API const struct tu_algorithm *tu_algorithm_find(enum tu_collective c,
+                                                    const char *name);
+/* spec: NAME[:KEY=VALUE,…]. */
+TU_API TU_MUST int tu_plan_make(struct tu_plan *p, enum tu_collective c,
+                                const struct tu_spec *spec, uint32_t ranks, uint32_t root,
+                                uint64_t count, struct tu_err *err);
+/* The double binary tree: parent, first and second child of a rank in tree 0 or 1 (-1:
+ * none). Source: NVIDIA/nccl, src/graph/trees.cc. */
+TU_API void tu_double_tree(uint32_t ranks, uint32_t rank, unsigned tree, int32_t out[3]);
+
+/* A plan bound to a rank and a dtype: scratch memory is taken once, then run any number
+ * of times. */
+struct tu_exec;
+TU_API TU_MUST int tu_exec_new(struct tu_exec **out, struct tu_rank *r,
+                               const struct tu_plan *p, uint32_t dtype, enum tu_op op,
+                               enum tu_order order, double premul, struct tu_err *err);
+TU_API void tu_exec_free(struct tu_exec *x);
+/* in and out may be the same memory (all-reduce, reduce, broadcast, and as section 5 says
+ * for the others); in is not changed otherwise. */
+TU_API TU_MUST int tu_exec_run(struct tu_exec *x, const void *in, void *out,
+                               struct tu_err *err);
+
+/* Test data and its check
+ * ------------------------------------------------------------------ */
+
+enum tu_fill { TU_FILL_EXACT, TU_FILL_RANDOM, TU_FILL_HARD };
+TU_API extern const char
+    *const tu_fill_names[]; /* "exact", "random", "adversarial", NULL */
+struct tu_case {
+    enum tu_collective coll;
+    enum tu_op op;
+    enum tu_fill fill;
+    uint32_t dtype, ranks, root;
+    uint64_t count, seed, iter; /* values depend on rank, index, iteration and seed */
+    double premul;
+};
+TU_API void tu_case_input(const struct tu_case *c, uint32_t rank, void *in);
+struct tu_verdict {
+    uint64_t wrong, first;   /* elements; index of the first */
+    double got, want, worst; /* there; worst error over its bound (random) */
+};
+/* Compare a rank's output with what it must be, from the inputs alone: exact data to the
+ * bit, random within the bound of spec section 5. */
+TU_API TU_MUST int tu_case_check(const struct tu_case *c, uint32_t rank, const void *out,
+                                 struct tu_verdict *v, struct tu_err *err);
 
 TU_END
 

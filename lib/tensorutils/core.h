@@ -19,6 +19,7 @@
 #include "core/job.h"
 #include "core/json.h"
 #include "core/mem.h"
+#include "core/names.h"
 #include "core/pattern.h"
 #include "core/plugin.h"
 #include "core/pool.h"

@@ -39,6 +39,7 @@ struct tu_model {
     bool qkv_bias, bias; /* bias on q, k, v; on every linear layer */
     bool qk_norm;
     bool rope_interleaved;
+    bool rope_scaled;    /* Llama 3.1's frequency scaling (factor 8, low 1, high 4, 8192 positions) */
     double rope_theta;   /* 0: no rotary embedding */
     double rope_fraction;/* part of head_dim that is rotated; 0 means 1 */
     double norm_eps;
@@ -73,7 +74,7 @@ struct tu_family {
     const char *help;
     const char *hf_class;  /* architectures[0] */
     const char *hf_map;    /* name of its canonical map */
-    const char *defaults;  /* JSON object of config keys that the class leaves out */
+    struct tu_model base;  /* what its config.json leaves out, and what the family is */
 };
 TU_API extern const struct tu_family tu_families[]; /* ends with a row without a name */
 TU_API const struct tu_family *tu_family_find(const char *name);
@@ -110,26 +111,36 @@ struct tu_named {
 
 /* A built-in map by name. Errors: TU_EUSAGE naming those there are. The map is the caller's. */
 TU_API TU_MUST int tu_map_builtin(struct tu_map **out, const char *name, struct tu_err *err);
-/* From a text: lines `PATTERN TAB TARGET TAB TRANSFORM[,…]`, '#' comments, first match wins. TARGET
- * is a role with $1 … $9 and {a,b,c} for several; "-" with "drop". A line that can be written must
- * have a pattern that can be turned round: literals, \., and captures (\d+), (a|b).
+/* From a text: lines `PATTERN TAB TARGET TAB TRANSFORM[,…]`, '#' comments, first match wins; a
+ * pattern must take the whole name. TARGET is a role with $1 … $9 and {a,b,c} for several; "-" with
+ * "drop". TRANSFORM is "copy" or words of tu_transform, and conditions on the model: "if-gated",
+ * "if-plain", "if-tied", "if-untied", "if-moe", "if-dense"; the last two
+ * matter only for writing. A line that can be written must have a pattern that can be
+ * turned round: literals, \., captures like (\d+) or (weight|bias), and (?:a|b) for its first branch.
  * Errors: TU_EFORMAT with the line number. */
 TU_API TU_MUST int tu_map_parse(struct tu_map **out, const char *name, const char *text,
                                 struct tu_err *err);
 TU_API void tu_map_free(struct tu_map *m);
 TU_API const char *tu_map_name(const struct tu_map *m);
-/* Put the lines of `more` before those of m (a user's --map). */
-TU_API TU_MUST int tu_map_prepend(struct tu_map *m, const struct tu_map *more, struct tu_err *err);
+/* Lines whose condition does not hold for this model are passed over from now on. */
+TU_API void tu_map_bind(struct tu_map *m, const struct tu_model *model);
+/* Move the lines of `more` before those of m (a user's --map); `more` is left empty. */
+TU_API TU_MUST int tu_map_prepend(struct tu_map *m, struct tu_map *more, struct tu_err *err);
 /* What `name` is; *yes false when no line takes it. layer and expert numbers are those in the name
  * plus the two bases (files of a pipeline stage count from 0). */
 TU_API TU_MUST int tu_map_match(const struct tu_map *m, const char *name, int64_t layer_base,
                                 int64_t expert_base, struct tu_named *out, bool *yes,
                                 struct tu_err *err);
+/* Position of the line that holds `role`, for ordering tensors as the maker does; SIZE_MAX if none. */
+TU_API size_t tu_map_line(const struct tu_map *m, const char *role);
 /* The entry that holds `role`: its name is appended to `name`, *out is filled as by tu_map_match.
  * The bases are subtracted. *yes false when no writable line has it. */
 TU_API TU_MUST int tu_map_entry(const struct tu_map *m, const char *role, int64_t layer_base,
                                 int64_t expert_base, struct tu_buf *name, struct tu_named *out,
                                 bool *yes, struct tu_err *err);
+/* The entry that holds a second copy of the embedding where the model is tied, likewise. */
+TU_API TU_MUST int tu_map_tied(const struct tu_map *m, struct tu_buf *name, struct tu_named *out,
+                               bool *yes, struct tu_err *err);
 /* Embedded maps, for --list: NULL past the end; *help is the first comment line. */
 TU_API const char *tu_map_list(size_t i, char help[96]);
 

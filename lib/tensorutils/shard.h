@@ -33,21 +33,41 @@ struct tu_spans {
 };
 
 struct tu_coord {
-    uint32_t tp, pp, vp, ep, dp;
+    uint32_t tp, pp, vp, ep;
+};
+
+/* A matrix [out, in] or vector of the model by its role (model.h); whole, unpadded. */
+struct tu_role {
+    const char *name;
+    int64_t layer, expert;    /* -1: none */
+    uint32_t dtype;
+    uint32_t rank;            /* 1: rows only; others are kept as rank 2 unless no map applies */
+    uint64_t rows, cols;
+    const uint64_t *dim;      /* [rank] where no map applies, else NULL */
+    uint32_t atom;
+};
+
+/* How a tensor is made of roles; for pieces and, with one rank, for atoms. */
+struct tu_fuse {
+    unsigned transform;       /* TU_MAP_… */
+    uint32_t roles;
+    const uint32_t *role;     /* [roles] numbers in tu_ckpt.role */
 };
 
 /* One tensor of one file. */
 struct tu_piece {
     uint32_t file;
     uint32_t index;           /* in the file's source or sink */
-    struct tu_tensor tensor;
+    struct tu_tensor tensor;  /* as in the file */
     struct tu_coord at;
-    struct tu_named named;    /* its roles; n = 1 and role = name where no map applies */
+    struct tu_fuse fuse;
+    const uint64_t *offset;   /* [rank] a box of its role, by shard metadata; NULL: by the mesh */
+    bool replica;             /* another piece holds the same elements */
 };
 
-/* A file of a checkpoint, open (source) or to be written (path, format and what). */
+/* A file of a checkpoint: open (source), or to be written (format and what). */
 struct tu_ckpt_file {
-    const char *path;         /* relative to the root */
+    const char *path;         /* below the root; "" for a checkpoint of one file */
     const struct tu_format *format;
     struct tu_source *source;
     struct tu_save save;
@@ -56,54 +76,62 @@ struct tu_ckpt_file {
 
 /* A small file that goes along: config.json, tokenizer… */
 struct tu_side {
-    const char *name;
-    const char *path;         /* where to read it; NULL: text */
+    const char *name;         /* as Hugging Face names it */
     const char *text;
     size_t n;
 };
 
 struct tu_atom {
-    struct tu_tensor tensor;
-    uint32_t *piece;          /* [n] pieces with elements of it */
-    size_t n;
+    struct tu_tensor tensor;  /* canonical name and shape */
+    struct tu_fuse fuse;
+    uint32_t *piece;          /* [n] pieces that hold elements of it, replicas included */
+    size_t n, cap;
+};
+
+struct tu_stage {
+    uint32_t first, count;    /* layers of one chunk of one pipeline stage */
 };
 
 /* A checkpoint in some layout: what is there (opened), or what will be (planned). */
 struct tu_ckpt {
     const struct tu_layout *layout;
     char *root;
-    char *spec;               /* NAME:KEY=VALUE,… that reproduces it */
-    struct tu_arena *arena;   /* owns all lists below */
+    struct tu_arena *arena;   /* owns the texts and lists below */
     struct tu_model model;
     uint32_t tp, pp, vpp, ep; /* sizes of the mesh, at least 1 */
-    const uint32_t *stage_layers; /* [pp*vpp] layers of stage p, chunk v at p + v*pp; NULL: even */
-    int version;              /* Megatron's checkpoint_version: order of fused QKV */
-    int64_t iteration;        /* -1: none */
-    struct tu_map *map;       /* names of the pieces; NULL: names are canonical */
-    struct tu_map *canonical; /* family's HF map; NULL: roles and names are one */
+    struct tu_stage *stage;   /* [pp*vpp]; chunk v of stage p at p + v*pp; NULL: no pipeline */
+    int version;              /* order of fused QKV: Megatron's checkpoint_version, 2 otherwise */
+    int64_t iteration;        /* -1: none ("release") */
+    struct tu_map *map;       /* names of the pieces; NULL: names are roles */
+    struct tu_map *canonical; /* the family's; NULL: atoms are roles */
+    const struct tu_pnode *args; /* Megatron's arguments; lives as long as the files */
+    struct tu_role *role;
+    size_t roles, role_cap;
     struct tu_ckpt_file *file;
-    size_t files;
+    size_t files, file_cap;
     struct tu_piece *piece;
-    size_t pieces;
+    size_t pieces, piece_cap;
     struct tu_side *side;
-    size_t sides;
-    struct tu_atom *atom;     /* sorted by canonical order (embedding, layers, norm, head) */
-    size_t atoms;
+    size_t sides, side_cap;
+    struct tu_atom *atom;     /* in canonical order: embedding, layers by number, norm, head */
+    size_t atoms, atom_cap;
     uint64_t dropped;         /* tensors that are not weights */
-    char **missing;           /* what ls reports: "rank tp=1 pp=0: no file" */
-    size_t missings;
+    uint32_t dtype;           /* of a plan: cast float tensors to it; TU_DTYPE_NONE keeps */
+    struct tu_names *names;   /* lookup of roles and atoms by name */
+    const struct tu_ckpt *from; /* of a plan: whose roles and atoms these are */
 };
 
 struct tu_shard_opts {
     const char *map_file;     /* --map */
     const char *family;       /* --family: when no configuration tells */
     uint64_t vocab;           /* --vocab: true size, 0: from the configuration */
-    const char *vocab_pad;    /* "zeros" (default) or "last" */
-    const char *tied;         /* "drop" (default) or "copy" */
+    bool pad_last;            /* fill vocabulary padding with the last row, not zeros */
+    bool tied_copy;           /* write the tied head too, where the layout would leave it out */
     uint32_t dtype;           /* cast; TU_DTYPE_NONE keeps */
-    uint64_t max_shard;
-    struct tu_pattern **include, **exclude; /* NULL-ended, on canonical names */
-    bool no_crc, verify_replicas, sha256, resume, force;
+    uint64_t max_shard;       /* bytes per file; 0: 5,000,000,000 */
+    struct tu_pattern **include, **exclude; /* NULL-ended, on canonical names; NULL: all */
+    bool untied;              /* do not believe a configuration that ties head and embedding */
+    bool verify_replicas, sha256, force;
     struct tu_open open;
 };
 
@@ -117,14 +145,17 @@ struct tu_layout {
     const struct tu_layout_key *key; /* legal keys of its spec, ends without a name */
     /* 0: not this; 1-100: how surely the path is. */
     int (*detect)(const char *path);
-    /* List files and pieces, read model and side files. The caller builds the atoms. */
+    /* Add files and pieces, read model and side files. The caller makes the atoms. */
     int (*open)(struct tu_ckpt *c, const struct tu_spec *spec, const struct tu_shard_opts *o,
                 const struct tu_job *job, struct tu_err *err);
-    /* From the atoms (in c->atom, with shapes) and the model: files and pieces to write. */
-    int (*plan)(struct tu_ckpt *c, const struct tu_spec *spec, const struct tu_ckpt *from,
-                const struct tu_shard_opts *o, struct tu_err *err);
-    /* After the files are in place: trackers and the like, inside folder `root`. NULL: nothing. */
-    int (*publish)(const struct tu_ckpt *c, const char *root, struct tu_err *err);
+    /* Files and pieces to write for the roles and the model of c (taken over from c->from). */
+    int (*plan)(struct tu_ckpt *c, const struct tu_spec *spec, const struct tu_shard_opts *o,
+                struct tu_err *err);
+    /* Folder for the side files below the root, "" the root itself; NULL: they are not kept as files. */
+    const char *side_folder;
+    /* Write what is neither tensor nor side file (trackers, params.json) below `folder`. May be NULL. */
+    int (*extra)(const struct tu_ckpt *c, const char *folder, const struct tu_job *job,
+                 struct tu_err *err);
 };
 
 TU_API extern const struct tu_layout *const tu_layouts[];
@@ -136,13 +167,14 @@ TU_API TU_MUST int tu_ckpt_open(struct tu_ckpt **out, const char *path, const ch
                                 const struct tu_shard_opts *o, const struct tu_job *job,
                                 struct tu_err *err);
 TU_API void tu_ckpt_close(struct tu_ckpt *c);
-/* The plan of the same model in another layout under `root`. */
+/* The plan of the same model in another layout under `root`. `from` must outlive it. */
 TU_API TU_MUST int tu_ckpt_plan(struct tu_ckpt **out, const struct tu_ckpt *from, const char *root,
-                                const char *spec, const struct tu_shard_opts *o, struct tu_err *err);
-/* Spans of piece p on atom a, appended. Computed when needed, so that memory is one tensor's. */
-TU_API TU_MUST int tu_ckpt_spans(const struct tu_ckpt *c, uint32_t piece, const struct tu_atom *a,
+                                const char *spec, const struct tu_shard_opts *o,
+                                struct tu_err *err);
+/* Spans of a piece on atom number a, appended; computed when needed, so memory is one tensor's. */
+TU_API TU_MUST int tu_ckpt_spans(const struct tu_ckpt *c, uint32_t piece, uint32_t a,
                                  struct tu_spans *out, struct tu_err *err);
-/* Every atom covered exactly once by each set of replicas; every piece used. */
+/* Every atom covered exactly once by the pieces that are not replicas; every layer there. */
 TU_API TU_MUST int tu_ckpt_check(const struct tu_ckpt *c, struct tu_err *err);
 
 /* Moving ----------------------------------------------------------------------------------------- */
@@ -172,9 +204,17 @@ TU_API TU_MUST int tu_ckpt_digest(const struct tu_ckpt *c, const struct tu_shard
 TU_API TU_MUST int tu_ckpt_convert(const struct tu_ckpt *from, struct tu_ckpt *to,
                                    const struct tu_shard_opts *o, const struct tu_job *job,
                                    struct tu_digest *digest, struct tu_err *err);
-/* Rows r0 … r1-1 of atom a in C order into buf. Any thread. */
-TU_API TU_MUST int tu_ckpt_rows(const struct tu_ckpt *c, const struct tu_atom *a, uint64_t r0,
-                                uint64_t r1, void *buf, struct tu_err *err);
+/* The C-order bytes of atom number a, in order, by windows. */
+typedef int (*tu_put_fn)(void *ctx, const void *p, size_t n, struct tu_err *err);
+TU_API TU_MUST int tu_ckpt_walk(const struct tu_ckpt *c, uint32_t a, const struct tu_job *job,
+                                tu_put_fn put, void *ctx, struct tu_err *err);
+/* The small files that travel with it as META "files"; those that are not text are left out. */
+TU_API TU_MUST int tu_ckpt_files(const struct tu_ckpt *c, struct tu_buf *out, struct tu_err *err);
+
+/* Are all replicas (or only the copies of a tied embedding) equal to the pieces that are used?
+ * TU_EINCOMPLETE names the first that is not. */
+TU_API TU_MUST int tu_ckpt_replicas(const struct tu_ckpt *c, bool tied_only,
+                                    const struct tu_job *job, struct tu_err *err);
 
 /* Digest files: `CRC32 SHA256|- DTYPE SHAPE NAME` per line, sorted by name. */
 TU_API TU_MUST int tu_digest_write(struct tu_buf *out, struct tu_digest *d, size_t n,

@@ -54,6 +54,7 @@ data=$ROOT/tests/data/sched
 @test "every schedule is valid for many sizes, through JSON and CSV" {
     for s in $(pipe-sched --list=schedules | cut -f1); do
         for size in '1 1' '1 4' '2 1' '2 4' '3 5' '4 4' '4 8' '4 13' '6 12'; do
+            # shellcheck disable=SC2086 # two words
             set -- $size
             pipe-sched gen -s "$s" -p "$1" -m "$2" >one.json 2>why || {
                 [ $? = 2 ] || { echo "$s $size: $(cat why)"; return 1; }

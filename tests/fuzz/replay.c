@@ -2,8 +2,9 @@
 /* replay.c: main of a fuzz target without a fuzzer: each FILE, and each file of each
  * FOLDER, once.
  *
- * This makes a corpus an ordinary test, one line of TAP per input; libFuzzer brings its own
- * main. A target aborts where something is wrong: the last line then names the input. */
+ * This makes a corpus an ordinary test, one line of TAP per input; libFuzzer brings
+ * its own main. A target aborts where something is wrong: the last line then names the
+ * input. */
 #include <dirent.h>
 #include <errno.h>
 #include <stdint.h>

@@ -61,11 +61,6 @@ TU_API TU_MUST int tu_in_spool(struct tu_in **out, struct tu_in *in, const char 
 
 struct tu_out;
 
-/* A new file without a name in `folder` (NULL: /tmp): what is written to *out can be read by
- * position through *in once it is flushed. It is gone when both are closed. */
-TU_API TU_MUST int tu_temp_open(struct tu_out **out, struct tu_in **in, const char *folder,
-                                struct tu_err *err);
-
 /* Open path for writing; "-" is standard output. A regular or absent file is written under a
  * temporary name in the same folder (O_EXCL, mode 0666 & ~umask) and only tu_out_commit
  * renames it; other kinds of file are opened directly. Errors: TU_EIO. */

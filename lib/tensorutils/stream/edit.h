@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* edit.h: what tns-cat does to records: choose, rename, slice, cast; and joining pieces.
+/* edit.h: what tns-cat does to records: choose, rename, slice, cast.
  *
- * An edit is planned from a record's description alone, and its payload then passes through in
- * order, in chunks: nothing here holds a tensor in memory. */
+ * An edit is planned from a record's description alone, and its payload then passes
+ * through in order, in chunks: nothing here holds a tensor in memory. */
 #ifndef TENSORUTILS_STREAM_EDIT_H
 #define TENSORUTILS_STREAM_EDIT_H
 
@@ -10,25 +10,24 @@
 
 TU_BEGIN
 
-struct tu_record;
-struct tu_reader;
-
 /* Where payload bytes come from, in order: up to n bytes, *got = 0 at the end. */
-typedef int (*tu_pull_fn)(void *ctx, void *buf, size_t n, size_t *got, struct tu_err *err);
+typedef int (*tu_pull_fn)(void *ctx, void *buf, size_t n, size_t *got,
+                          struct tu_err *err);
 
-/* Slices --------------------------------------------------------------------------------------- */
+/* Slices ----------------------------------------------------------------------------- */
 
-/* One dimension as Python writes it: "a:b" half open, either side may be left out, negative counts
- * from the end, ends past the size are cut; a single index removes the dimension. */
+/* One dimension as Python writes it: "a:b" half open, either side may be left out,
+ * negative counts from the end, ends past the size are cut; a single index removes the
+ * dimension. */
 struct tu_cut {
     bool index, has_begin, has_end;
     int64_t begin, end;
 };
 /* "0:10,:,3"; at most TU_RANK_MAX parts. Errors: TU_EUSAGE. */
-TU_API TU_MUST int tu_cut_parse(const char *text, struct tu_cut cut[TU_RANK_MAX], unsigned *n,
-                                struct tu_err *err);
-/* A slice of a tensor of a known shape: a box, and the shape that is left. Dimensions without a
- * part are whole. */
+TU_API TU_MUST int tu_cut_parse(const char *text, struct tu_cut cut[TU_RANK_MAX],
+                                unsigned *n, struct tu_err *err);
+/* A slice of a tensor of a known shape: a box, and the shape that is left. Dimensions
+ * without a part are whole. */
 struct tu_slice {
     unsigned rank, out_rank;
     uint64_t dim[TU_RANK_MAX], off[TU_RANK_MAX], len[TU_RANK_MAX], out_dim[TU_RANK_MAX];
@@ -36,34 +35,38 @@ struct tu_slice {
     unsigned outer;               /* dimensions outside a row */
     uint64_t out_bytes;
 };
-/* Errors: TU_EUSAGE for more parts than dimensions or an index out of range; TU_EUNSUP where a
- * slice of a packed dtype does not fall on whole blocks. */
-TU_API TU_MUST int tu_slice_plan(struct tu_slice *out, const struct tu_cut *cut, unsigned n,
-                                 const struct tu_tensor *t, struct tu_err *err);
-/* Keep what belongs to the slice of the n input bytes that stand at byte `pos` of the payload,
- * moved to the front of buf; returns how many. */
+/* Errors: TU_EUSAGE for more parts than dimensions or an index out of range; TU_EUNSUP
+ * where a slice of a packed dtype does not fall on whole blocks. */
+TU_API TU_MUST int tu_slice_plan(struct tu_slice *out, const struct tu_cut *cut,
+                                 unsigned n, const struct tu_tensor *t,
+                                 struct tu_err *err);
+/* Keep what belongs to the slice of the n input bytes that stand at byte `pos` of the
+ * payload, moved to the front of buf; returns how many. */
 TU_API size_t tu_slice_keep(const struct tu_slice *s, uint64_t pos, void *buf, size_t n);
 
-/* Edits ---------------------------------------------------------------------------------------- */
+/* Edits ------------------------------------------------------------------------------ */
 
 struct tu_edit;
 
 TU_API TU_MUST int tu_edit_new(struct tu_edit **out, struct tu_err *err);
 TU_API void tu_edit_free(struct tu_edit *e);
 /* Keep tensors that match one of these; none given: all. */
-TU_API TU_MUST int tu_edit_keep(struct tu_edit *e, const char *pattern, enum tu_pattern_kind kind,
-                                struct tu_err *err);
+TU_API TU_MUST int tu_edit_keep(struct tu_edit *e, const char *pattern,
+                                enum tu_pattern_kind kind, struct tu_err *err);
 /* Leave out tensors that match. */
-TU_API TU_MUST int tu_edit_drop(struct tu_edit *e, const char *pattern, enum tu_pattern_kind kind,
-                                struct tu_err *err);
-/* "REGEX=REPLACEMENT": the part of the name that matches, from its start, becomes the replacement
- * ($1 … $9). Each is tried in turn on the result of the one before. */
-TU_API TU_MUST int tu_edit_rename(struct tu_edit *e, const char *rule, struct tu_err *err);
+TU_API TU_MUST int tu_edit_drop(struct tu_edit *e, const char *pattern,
+                                enum tu_pattern_kind kind, struct tu_err *err);
+/* "REGEX=REPLACEMENT": the part of the name that matches, from its start, becomes the
+ * replacement ($1 … $9). Each is tried in turn on the result of the one before. */
+TU_API TU_MUST int tu_edit_rename(struct tu_edit *e, const char *rule,
+                                  struct tu_err *err);
 /* "[REGEX=]SLICE"; the first that matches counts. */
 TU_API TU_MUST int tu_edit_slice(struct tu_edit *e, const char *rule, struct tu_err *err);
-/* "[REGEX=]DTYPE"; without REGEX: floating-point tensors. The first that matches counts. */
+/* "[REGEX=]DTYPE"; without REGEX: floating-point tensors. The first that matches
+ * counts. */
 TU_API TU_MUST int tu_edit_cast(struct tu_edit *e, const char *rule, struct tu_err *err);
-/* True when names, shapes or dtypes may change, so that META contents must be rewritten. */
+/* True when names, shapes or dtypes may change, so that META contents must be
+ * rewritten. */
 TU_API bool tu_edit_changes(const struct tu_edit *e);
 
 /* What becomes of one tensor; borrows from the edit until the next plan. */
@@ -77,8 +80,9 @@ struct tu_edit_plan {
     struct tu_slice slice;
     uint64_t dim[TU_RANK_MAX];
 };
-/* Rules see the name as it came. Errors: TU_EUSAGE for a slice or cast that does not fit, TU_ENAME,
- * TU_EUNSUP for slices of pieces and of tensors whose scales are elsewhere. */
+/* Rules see the name as it came. Errors: TU_EUSAGE for a slice or cast that does not
+ * fit, TU_ENAME, TU_EUNSUP for slices of pieces and of tensors whose scales are
+ * elsewhere. */
 TU_API TU_MUST int tu_edit_tensor(struct tu_edit *e, struct tu_edit_plan *plan,
                                   const struct tu_tensor *t, struct tu_err *err);
 /* META "contents" for the edited segment, canonical; borrowed until the next call. */
@@ -93,32 +97,13 @@ struct tu_edit_flow {
     uint64_t pos;
     size_t have;              /* bytes that wait in `in` */
 };
-TU_API TU_MUST int tu_edit_flow_begin(struct tu_edit_flow *f, const struct tu_edit_plan *plan,
-                                      tu_pull_fn pull, void *ctx, struct tu_err *err);
+TU_API TU_MUST int tu_edit_flow_begin(struct tu_edit_flow *f,
+                                      const struct tu_edit_plan *plan, tu_pull_fn pull,
+                                      void *ctx, struct tu_err *err);
 /* *p: up to TU_IO_CHUNK bytes of the edited payload, borrowed until the next call. */
 TU_API TU_MUST int tu_edit_flow_next(struct tu_edit_flow *f, const void **p, size_t *got,
                                      struct tu_err *err);
 TU_API void tu_edit_flow_end(struct tu_edit_flow *f);
-
-/* Joining pieces ------------------------------------------------------------------------------- */
-
-struct tu_join;
-
-/* folder: where pieces wait, in a file without a name; NULL: /tmp. memory: bytes of buffers. */
-TU_API TU_MUST int tu_join_new(struct tu_join **out, const char *folder, uint64_t memory,
-                               struct tu_err *err);
-TU_API void tu_join_free(struct tu_join *j);
-/* Is this TENSOR a piece (it has the key shard or flat)? */
-TU_API bool tu_join_piece(const struct tu_record *rec);
-/* Take a piece, its payload pulled to the end. *whole becomes the tensor that it completes, else
- * its name is NULL; borrowed until the next call. A piece that came before must have the same
- * bytes. Errors: TU_EINCOMPLETE for pieces that overlap or disagree, TU_EUNSUP for pending sums. */
-TU_API TU_MUST int tu_join_add(struct tu_join *j, const struct tu_record *rec, tu_pull_fn pull,
-                               void *ctx, struct tu_tensor *whole, struct tu_err *err);
-/* Bytes of the tensor that tu_join_add completed, in order: a tu_pull_fn. */
-TU_API TU_MUST int tu_join_pull(void *j, void *buf, size_t n, size_t *got, struct tu_err *err);
-/* TU_EINCOMPLETE names the first tensor that lacks pieces. */
-TU_API TU_MUST int tu_join_finish(struct tu_join *j, struct tu_err *err);
 
 TU_END
 

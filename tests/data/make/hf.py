@@ -9,6 +9,7 @@ transformers 4 (`hf.py v4`): it still writes pytorch_model.bin.
   llama_sharded the weights of llama in shards with an index
   llama_v4_bin  the weights of llama_even as pytorch_model.bin, by transformers 4
   llama_v4_bins the same in shards with pytorch_model.bin.index.json
+  llama_demo    4 layers, an even vocabulary, tokenizer and chat template: for the demo
   llama_even    GQA, untied, a vocabulary that two ranks share evenly: Meta's files have no padding
   mistral gpt2 gpt_neox qwen2 qwen3     dense families
   mixtral qwen2_moe qwen3_moe           one tensor per expert (the default form)
@@ -98,6 +99,8 @@ save("llama_sharded", llama(), max_shard_size="30KB")
 save("llama_tied", build("llama", 2, F32, **dict(SIZES, num_hidden_layers=1, vocab_size=97, tie_word_embeddings=True)))
 save("llama_mqa", build("llama", 3, BF16, **dict(SIZES, vocab_size=97, num_key_value_heads=1, rope_theta=500000.0)))
 save("llama_even", llama_even())
+save("llama_demo", build("llama", 13, BF16, **dict(SIZES, vocab_size=128, num_hidden_layers=4, pad_token_id=0)))
+tokenizer(os.path.join(OUT, "llama_demo"))
 save("mistral", build("mistral", 4, F16, **dict(SIZES, vocab_size=97, head_dim=16, sliding_window=16)))
 save("qwen2", build("qwen2", 5, BF16, **dict(SIZES, vocab_size=97)))
 save("qwen3", build("qwen3", 6, BF16, **dict(SIZES, vocab_size=97, head_dim=16)))

@@ -36,7 +36,8 @@ static const struct tu_opt table[] = {
     {'t', "text", NULL, "", TU_OPT_STRING, &v.text, NULL, 0},
     {0, "maybe", NULL, "", TU_OPT_STRING, &v.maybe, NULL, TU_OPT_MAYBE},
     {0, "choice", NULL, "", TU_OPT_CHOICE, &v.choice, colours, 0},
-    {'w', "when", NULL, "", TU_OPT_CHOICE, &v.when, whens, TU_OPT_MAYBE | TU_OPT_NEGATABLE},
+    {'w', "when", NULL, "", TU_OPT_CHOICE, &v.when, whens,
+     TU_OPT_MAYBE | TU_OPT_NEGATABLE},
     {0, "spec", NULL, "", TU_OPT_SPEC, &v.spec, NULL, 0},
     {0, "regex", NULL, "", TU_OPT_REGEX, &v.regex, NULL, 0},
     {0, "dtype", NULL, "", TU_OPT_DTYPE, &v.dtype, NULL, 0},
@@ -73,7 +74,8 @@ static int parse(const char *line)
 
 static void test_forms(void)
 {
-    eq_int(parse("-aj4 x --size=1KB -cc y -t word -- -z -"), 0, "bundles, values, operands, --");
+    eq_int(parse("-aj4 x --size=1KB -cc y -t word -- -z -"), 0,
+           "bundles, values, operands, --");
     ok(v.flag, "-a in a bundle");
     eq_u64(v.u64, 4, "-j4 at a bundle's end");
     eq_u64(v.size, 1000, "--size=1KB");
@@ -102,7 +104,8 @@ static void test_forms(void)
 
 static void test_types(void)
 {
-    eq_int(parse("--rate 20GB/s --duration 5ms --real 1e-3 --choice blue --dtype bf16 --device cuda:1"),
+    eq_int(parse("--rate 20GB/s --duration 5ms --real 1e-3 --choice blue --dtype bf16 "
+                 "--device cuda:1"),
            0, "types");
     ok(v.rate == 20e9, "20GB/s");
     eq_u64(v.duration, 5000000, "5ms");
@@ -112,16 +115,19 @@ static void test_types(void)
     eq_str(v.device, "cuda:1", "cuda:1");
     eq_int(parse("--rate 1.5"), 0, "a bare rate");
     ok(v.rate == 1.5e9, "is GB/s");
-    eq_int(parse("--shape 2x3 --spec tp:size=4,mode=a+b --regex l\\.[0-9]+"), 0, "texts with structure");
+    eq_int(parse("--shape 2x3 --spec tp:size=4,mode=a+b --regex l\\.[0-9]+"), 0,
+           "texts with structure");
     ok(v.shape.given && v.shape.rank == 2 && v.shape.dim[1] == 3, "2x3");
     eq_str(v.spec.name, "tp", "name of the spec");
     eq_str(tu_spec_get(&v.spec, "mode"), "a+b", "key of the spec");
-    eq_int(parse("--numbers 1,2 --numbers=3 --words a,b --specs x:k=1,l=2 --specs y"), 0, "lists");
+    eq_int(parse("--numbers 1,2 --numbers=3 --words a,b --specs x:k=1,l=2 --specs y"), 0,
+           "lists");
     eq_u64(v.numbers.n, 3, "commas and repeats add");
     eq_u64(TU_LIST(&v.numbers, uint64_t)[2], 3, "the third number");
     eq_str(TU_LIST(&v.words, const char *)[1], "b", "a list of texts");
     eq_u64(v.specs.n, 2, "specs are one each");
-    eq_str(tu_spec_get(&TU_LIST(&v.specs, struct tu_spec)[0], "l"), "2", "commas inside a spec stay");
+    eq_str(tu_spec_get(&TU_LIST(&v.specs, struct tu_spec)[0], "l"), "2",
+           "commas inside a spec stay");
 }
 
 static void test_refusals(void)
@@ -129,17 +135,31 @@ static void test_refusals(void)
     static const struct {
         const char *line, *part;
     } bad[] = {
-        {"--fla", "did you mean 'flag'"}, {"--unknownthing", "unknown option '--unknownthing'"},
-        {"-Z", "unknown option '-Z'"}, {"--u64", "needs a value"}, {"-j", "needs a value"},
-        {"--flag=1", "takes no value"}, {"--no-flag", "unknown option"}, {"--no-neg=1", "takes no value"},
-        {"--choice gren", "did you mean 'green'"}, {"--u64 x", "--u64"}, {"--u64 -1", "--u64"},
-        {"--size 1.5K", "--size"}, {"--size 16E", "--size"}, {"--dtype bf15", "did you mean 'bf16'"},
-        {"--device gpu", "cuda"}, {"--device cuda:x", "--device"}, {"--numbers 1,,2", "empty"},
-        {"--rate 3parsec", "unit"}, {"--regex (", "--regex"}, {"--shape 2x-1", "--shape"},
+        {"--fla", "did you mean 'flag'"},
+        {"--unknownthing", "unknown option '--unknownthing'"},
+        {"-Z", "unknown option '-Z'"},
+        {"--u64", "needs a value"},
+        {"-j", "needs a value"},
+        {"--flag=1", "takes no value"},
+        {"--no-flag", "unknown option"},
+        {"--no-neg=1", "takes no value"},
+        {"--choice gren", "did you mean 'green'"},
+        {"--u64 x", "--u64"},
+        {"--u64 -1", "--u64"},
+        {"--size 1.5K", "--size"},
+        {"--size 16E", "--size"},
+        {"--dtype bf15", "did you mean 'bf16'"},
+        {"--device gpu", "cuda"},
+        {"--device cuda:x", "--device"},
+        {"--numbers 1,,2", "empty"},
+        {"--rate 3parsec", "unit"},
+        {"--regex (", "--regex"},
+        {"--shape 2x-1", "--shape"},
     };
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         eq_int(parse(bad[i].line), TU_EUSAGE, "refused: %s", bad[i].line);
-        ok(strstr(err.msg, bad[i].part), "%s: '%s' is in: %s", bad[i].line, bad[i].part, err.msg);
+        ok(strstr(err.msg, bad[i].part), "%s: '%s' is in: %s", bad[i].line, bad[i].part,
+           err.msg);
     }
 }
 
@@ -151,7 +171,8 @@ static int first_operand(const char *line)
 
 static void test_first_operand(void)
 {
-    eq_int(first_operand("-j 4 --size 1K -a sub x"), 6, "values of options are no operands");
+    eq_int(first_operand("-j 4 --size 1K -a sub x"), 6,
+           "values of options are no operands");
     eq_int(first_operand("--what sub"), 2, "an unknown option is taken for a flag");
     eq_int(first_operand("-a -- -x"), 3, "-- is none itself");
     eq_int(first_operand("-a --"), 0, "no operand");

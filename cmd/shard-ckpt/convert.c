@@ -1,0 +1,94 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* convert.c: a checkpoint into another layout; also save, whose source is a stream. */
+
+#include "opts.h"
+
+static struct target_options target;
+
+static const struct tu_opt options[] = {
+    TARGET_OPTIONS(target),
+    {0, "sha256", NULL, "SHA-256 in the digests beside the CRC-32", TU_OPT_FLAG, &target.sha256, NULL, 0},
+    {0},
+};
+
+static void report(struct tu_ctx *ctx, const struct tu_ckpt *from, const struct tu_ckpt *to, double seconds)
+{
+    char size[16];
+    uint64_t bytes = 0;
+    for (size_t i = 0; i < to->pieces; i++)
+        bytes += to->piece[i].tensor.bytes;
+    tu_note(ctx, 1, "%s: %zu tensors, %s in %zu files", to->root, from->atoms, tu_size_text(bytes, size),
+            to->files);
+    struct tu_jw *w = tu_result_begin(ctx);
+    if (!w)
+        return;
+    tu_jw_str(w, "from", from->layout->name);
+    tu_jw_str(w, "to", to->layout->name);
+    tu_jw_str(w, "root", to->root);
+    tu_jw_u64(w, "tensors", from->atoms);
+    tu_jw_u64(w, "files", to->files);
+    tu_jw_u64(w, "left_out", from->dropped);
+    tu_jw_u64(w, "write_bytes", bytes);
+    tu_jw_real(w, "elapsed_s", seconds);
+    tu_result_end(ctx);
+}
+
+static int convert(struct tu_ctx *ctx, const char *source, const char *from_spec, const char *root)
+{
+    const struct tu_shard_opts *o = shard_opts(&target, ctx->force);
+    struct tu_ckpt *from = NULL, *to = NULL;
+    struct tu_err err;
+    double begin = tu_clock();
+    if (!target.to)
+        return tu_usage(ctx, "which layout? (--to LAYOUT)");
+    int rc = shard_open(ctx, &from, source, from_spec, o, &err);
+    if (!rc)
+        rc = tu_ckpt_plan(&to, from, root, target.to, o, &err);
+    if (!rc)
+        rc = tu_ckpt_convert(from, to, o, shard_job(ctx), NULL, &err);
+    if (!rc)
+        report(ctx, from, to, tu_clock() - begin);
+    int status = rc ? tu_error(ctx, &err) : 0;
+    tu_ckpt_close(to);
+    tu_ckpt_close(from);
+    return status;
+}
+
+static int run(struct tu_ctx *ctx, int argc, char **argv)
+{
+    (void)argc;
+    return convert(ctx, argv[0], shard_from(), argv[1]);
+}
+
+static int run_save(struct tu_ctx *ctx, int argc, char **argv)
+{
+    (void)argc;
+    return convert(ctx, "-", "tns", argv[0]);
+}
+
+static const char *const usage[] = {"--to layout [option ...] source destination", NULL};
+static const char *const save_usage[] = {"--to layout [option ...] destination", NULL};
+
+const struct tu_cmd cmd_convert = {
+    .name = "convert",
+    .summary = "write a checkpoint in another layout",
+    .usage = usage,
+    .opts = options,
+    .shared = source_options,
+    .flags = TU_CMD_NO_SEED | TU_CMD_NO_DEVICE | TU_CMD_NO_OUTPUT,
+    .min = 2,
+    .max = 2,
+    .run = run,
+};
+
+const struct tu_cmd cmd_save = {
+    .name = "save",
+    .summary = "write a stream from standard input as a checkpoint",
+    .usage = save_usage,
+    .opts = options,
+    .shared = source_options,
+    .flags = TU_CMD_NO_SEED | TU_CMD_NO_DEVICE | TU_CMD_NO_OUTPUT,
+    .min = 1,
+    .max = 1,
+    .run = run_save,
+};

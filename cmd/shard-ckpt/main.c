@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* shard-ckpt: index, verify, compare, convert, save and publish checkpoints between parallel layouts. */
+
+#include <stddef.h>
+
+#include "opts.h"
+
+static const char *layout_row(size_t i, const char **help)
+{
+    for (size_t k = 0; k <= i; k++)
+        if (!tu_layouts[k])
+            return NULL;
+    *help = tu_layouts[i]->help;
+    return tu_layouts[i]->name;
+}
+
+static const char *map_row(size_t i, const char **help)
+{
+    static char text[96];
+    *help = text;
+    return tu_map_list(i, text);
+}
+
+static const char *family_row(size_t i, const char **help)
+{
+    *help = tu_families[i].help;
+    return tu_families[i].name;
+}
+
+static const struct tu_listing listings[] = {
+    {"layouts", "parallel layouts", layout_row},
+    {"maps", "name maps", map_row},
+    {"families", "model families", family_row},
+    {NULL, NULL, NULL},
+};
+
+static const struct tu_cmd *const subs[] = {
+    &cmd_ls, &cmd_verify, &cmd_digest, &cmd_diff, &cmd_plan, &cmd_convert, &cmd_cat, &cmd_save, NULL,
+};
+
+static const char *const usage[] = {"subcommand [option ...] [operand ...]", NULL};
+
+static const struct tu_cmd command = {
+    .name = "shard-ckpt",
+    .summary = "move checkpoints between parallel layouts",
+    .usage = usage,
+    .listings = listings,
+    .subs = subs,
+};
+
+int main(int argc, char **argv)
+{
+    return tu_main(&command, argc, argv);
+}

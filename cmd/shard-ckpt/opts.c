@@ -1,0 +1,88 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* opts.c: options about reading a checkpoint. */
+
+#include "opts.h"
+
+static struct {
+    const char *from, *map, *family;
+    uint64_t vocab, memory;
+    struct tu_list include, exclude;
+    bool untied, no_crc, strict;
+} opt;
+
+const char *const tied_choices[] = {"drop", "copy", NULL};
+const char *const pad_choices[] = {"zeros", "last", NULL};
+
+const struct tu_opt source_options[] = {
+    {0, "from", "LAYOUT", "layout to read: NAME[:KEY=VALUE,...] (default: what is found)", TU_OPT_STRING,
+     &opt.from, NULL, 0},
+    {0, "include", NULL, "only tensors whose canonical name matches", TU_OPT_REGEX, &opt.include, NULL,
+     TU_OPT_EACH},
+    {0, "exclude", NULL, "leave out tensors whose canonical name matches", TU_OPT_REGEX, &opt.exclude,
+     NULL, TU_OPT_EACH},
+    {0, "map", "FILE", "lines to put before those of every name map", TU_OPT_FILE_IN, &opt.map, NULL, 0},
+    {0, "family", "NAME", "model family, where no configuration tells", TU_OPT_STRING, &opt.family, NULL,
+     0},
+    {0, "vocab", NULL, "true size of the vocabulary, without padding", TU_OPT_U64, &opt.vocab, NULL, 0},
+    {0, "untied", NULL, "head and embedding differ, whatever the configuration says", TU_OPT_FLAG,
+     &opt.untied, NULL, 0},
+    {0, "no-crc", NULL, "do not verify checksums that the files store", TU_OPT_FLAG, &opt.no_crc, NULL, 0},
+    {0, "strict", NULL, "refuse pickles that name anything unusual", TU_OPT_FLAG, &opt.strict, NULL, 0},
+    {0, "memory", NULL, "memory for buffers (default 128M)", TU_OPT_SIZE, &opt.memory, NULL, 0},
+    {0},
+};
+
+const char *shard_from(void)
+{
+    return opt.from;
+}
+
+/* A list of options as the NULL-ended array that the library takes. */
+static struct tu_pattern **patterns(struct tu_list *l)
+{
+    static struct tu_pattern *none;
+    if (!l->n)
+        return NULL;
+    if (TU_GROW((struct tu_pattern ***)&l->v, &l->cap, l->n, NULL))
+        return &none;
+    TU_LIST(l, struct tu_pattern *)[l->n] = NULL;
+    return TU_LIST(l, struct tu_pattern *);
+}
+
+const struct tu_shard_opts *shard_opts(const struct target_options *t, bool force)
+{
+    static struct tu_shard_opts o;
+    o = (struct tu_shard_opts){
+        .map_file = opt.map,
+        .family = opt.family,
+        .vocab = opt.vocab,
+        .untied = opt.untied,
+        .include = patterns(&opt.include),
+        .exclude = patterns(&opt.exclude),
+        .open = {.no_crc = opt.no_crc, .strict = opt.strict},
+        .force = force,
+    };
+    if (t) {
+        o.dtype = t->dtype;
+        o.tied_copy = t->tied == 1;
+        o.pad_last = t->pad == 1;
+        o.max_shard = t->max_shard;
+        o.sha256 = t->sha256;
+        o.verify_replicas = t->verify_replicas;
+    }
+    return &o;
+}
+
+const struct tu_job *shard_job(struct tu_ctx *ctx)
+{
+    static struct tu_job job;
+    job = *tu_ctx_job(ctx);
+    job.memory = opt.memory;
+    return &job;
+}
+
+int shard_open(struct tu_ctx *ctx, struct tu_ckpt **out, const char *path, const char *from,
+               const struct tu_shard_opts *o, struct tu_err *err)
+{
+    return tu_ckpt_open(out, path, from, o, shard_job(ctx), err);
+}

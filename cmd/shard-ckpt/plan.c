@@ -1,0 +1,85 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* plan.c: what convert would do: bytes, memory, space, files. Nothing is written. */
+
+#include "opts.h"
+
+static struct target_options target;
+
+static const struct tu_opt options[] = {
+    TARGET_OPTIONS(target),
+    {0},
+};
+
+static void text(struct tu_ctx *ctx, const struct tu_ckpt *to, const struct tu_plan_cost *cost)
+{
+    char a[16], b[16], c[16], d[16];
+    tu_print(ctx, "read %s, write %s, memory %s, free %s\n", tu_size_text(cost->read_bytes, a),
+             tu_size_text(cost->write_bytes, b), tu_size_text(cost->memory_bytes, c),
+             tu_size_text(cost->free_bytes, d));
+    for (size_t f = 0; f < to->files; f++) {
+        uint64_t bytes = 0;
+        for (size_t i = 0; i < to->file[f].save.n; i++)
+            bytes += to->file[f].save.tensor[i].bytes;
+        tu_print(ctx, "%10s  %5zu tensors  %s%s%s\n", tu_size_text(bytes, a), to->file[f].save.n, to->root,
+                 *to->file[f].path ? "/" : "", to->file[f].path);
+    }
+}
+
+static void json(struct tu_ctx *ctx, const struct tu_ckpt *to, const struct tu_plan_cost *cost)
+{
+    struct tu_jw *w = tu_result_begin(ctx);
+    if (!w)
+        return;
+    tu_jw_u64(w, "read_bytes", cost->read_bytes);
+    tu_jw_u64(w, "write_bytes", cost->write_bytes);
+    tu_jw_u64(w, "memory_bytes", cost->memory_bytes);
+    tu_jw_u64(w, "free_bytes", cost->free_bytes);
+    tu_jw_bool(w, "fits", cost->write_bytes <= cost->free_bytes);
+    tu_jw_open(w, "files", '[');
+    for (size_t f = 0; f < to->files; f++) {
+        tu_jw_open(w, NULL, '{');
+        tu_jw_str(w, "path", to->file[f].path);
+        tu_jw_u64(w, "tensors", to->file[f].save.n);
+        tu_jw_close(w, '}');
+    }
+    tu_jw_close(w, ']');
+    tu_result_end(ctx);
+}
+
+static int run(struct tu_ctx *ctx, int argc, char **argv)
+{
+    const struct tu_shard_opts *o = shard_opts(&target, ctx->force);
+    struct tu_ckpt *from = NULL, *to = NULL;
+    struct tu_plan_cost cost;
+    struct tu_err err;
+    (void)argc;
+    if (!target.to)
+        return tu_usage(ctx, "which layout? (--to LAYOUT)");
+    int rc = shard_open(ctx, &from, argv[0], shard_from(), o, &err);
+    if (!rc)
+        rc = tu_ckpt_plan(&to, from, argv[1], target.to, o, &err);
+    if (!rc)
+        rc = tu_plan_cost(from, to, shard_job(ctx), &cost, &err);
+    if (!rc && tu_text_wanted(ctx))
+        text(ctx, to, &cost);
+    if (!rc)
+        json(ctx, to, &cost);
+    int status = rc ? tu_error(ctx, &err) : 0;
+    tu_ckpt_close(to);
+    tu_ckpt_close(from);
+    return status;
+}
+
+static const char *const usage[] = {"--to layout [option ...] source destination", NULL};
+
+const struct tu_cmd cmd_plan = {
+    .name = "plan",
+    .summary = "what convert would read and write",
+    .usage = usage,
+    .opts = options,
+    .shared = source_options,
+    .flags = TU_CMD_NO_SEED | TU_CMD_NO_DEVICE,
+    .min = 2,
+    .max = 2,
+    .run = run,
+};

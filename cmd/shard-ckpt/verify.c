@@ -1,0 +1,70 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* verify.c: is a checkpoint whole: structure, stored checksums, equal replicas. */
+
+#include "opts.h"
+
+static const struct tu_column columns[] = {
+    {"valid", "VALID", TU_COL_BOOL, 5},      {"tensors", "TENSORS", TU_COL_U64, 8},
+    {"files", "FILES", TU_COL_U64, 6},       {"checksums", "CHECKSUMS", TU_COL_U64, 9},
+    {"replicas", "REPLICAS", TU_COL_U64, 8}, {"bytes", "BYTES", TU_COL_U64, 14},
+    {"checkpoint", "CHECKPOINT", TU_COL_NAME, 1}, {0},
+};
+
+struct seen {
+    uint64_t checksums, replicas, bytes;
+};
+
+static int verify(struct tu_ctx *ctx, const struct tu_ckpt *c, struct seen *s, struct tu_err *err)
+{
+    const struct tu_job *job = shard_job(ctx);
+    int rc = 0;
+    for (size_t f = 0; f < c->files && !rc; f++) {
+        struct tu_source *src = c->file[f].source;
+        for (size_t i = 0; i < src->n && !rc; i++) {
+            rc = tu_source_verify(src, i, job->pool, err);
+            s->checksums += src->ops->verify != NULL;
+            s->bytes += src->tensor[i].bytes;
+        }
+    }
+    for (size_t i = 0; i < c->pieces; i++)
+        s->replicas += c->piece[i].replica;
+    return rc ? rc : tu_ckpt_replicas(c, false, job, err);
+}
+
+static int run(struct tu_ctx *ctx, int argc, char **argv)
+{
+    const struct tu_shard_opts *o = shard_opts(NULL, false);
+    tu_rows_begin(ctx, columns);
+    for (int i = 0; i < argc; i++) {
+        struct tu_ckpt *c = NULL;
+        struct tu_err err;
+        struct seen s = {0};
+        int rc = shard_open(ctx, &c, argv[i], shard_from(), o, &err);
+        if (!rc)
+            rc = verify(ctx, c, &s, &err);
+        if (rc)
+            tu_error(ctx, &err);
+        tu_row(ctx, (struct tu_cell[]){{.b = !rc},
+                                       {.none = !c, .u = c ? c->atoms : 0},
+                                       {.none = !c, .u = c ? c->files : 0},
+                                       {.u = s.checksums},
+                                       {.u = s.replicas},
+                                       {.u = s.bytes},
+                                       {.s = argv[i]}});
+        tu_ckpt_close(c);
+    }
+    return 0;
+}
+
+static const char *const usage[] = {"[option ...] checkpoint ...", NULL};
+
+const struct tu_cmd cmd_verify = {
+    .name = "verify",
+    .summary = "check structure, stored checksums and replicas",
+    .usage = usage,
+    .shared = source_options,
+    .flags = TU_CMD_NO_SEED | TU_CMD_NO_DEVICE | TU_CMD_NO_FORCE,
+    .min = 1,
+    .max = TU_ANY,
+    .run = run,
+};

@@ -1,0 +1,15 @@
+# fish completion for tns-check, printed by tns-check --completion=fish
+complete -c tns-check -l quick -d 'headers and digests of files only, no payloads'
+complete -c tns-check -l recover -d 'after damage, look for the next sound record'
+complete -c tns-check -s h -l help -d 'show this help'
+complete -c tns-check -s V -l version -d 'show the version and what was built in'
+complete -c tns-check -s o -l output -r -F -d 'write to FILE instead of standard output'
+complete -c tns-check -s j -l threads -x -d 'use N threads; 0: all CPUs'
+complete -c tns-check -s q -l quiet -d 'no warnings'
+complete -c tns-check -s v -l verbose -d 'more messages; repeatable'
+complete -c tns-check -l json -d 'report as JSON'
+complete -c tns-check -l format -x -a 'text json' -d 'form of the report'
+complete -c tns-check -l report -r -F -d 'write the JSON report to FILE'
+complete -c tns-check -l progress -a 'always auto never' -d 'show a progress bar'
+complete -c tns-check -l no-progress
+complete -c tns-check -l color -a 'always auto never' -d 'use colours'

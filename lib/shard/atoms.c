@@ -1,0 +1,237 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* atoms.c: roles become atoms: canonical names, shapes and order, and which pieces hold them. */
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "ckpt.h"
+
+int tui_load_map(struct tu_map **out, const char *name, const struct tu_model *model,
+                 const struct tu_shard_opts *o, struct tu_err *err)
+{
+    struct tu_map *map = NULL, *more = NULL;
+    char *text = NULL;
+    size_t n;
+    int rc = tu_map_builtin(&map, name, err);
+    if (!rc && o && o->map_file) {
+        rc = tu_file_read(o->map_file, (size_t)16 << 20, &text, &n, err);
+        if (!rc)
+            rc = tu_map_parse(&more, o->map_file, text, err);
+        if (!rc)
+            rc = tu_map_prepend(map, more, err);
+        tu_map_free(more);
+        tu_free(text);
+    }
+    if (rc) {
+        tu_map_free(map);
+        return rc;
+    }
+    tu_map_bind(map, model);
+    *out = map;
+    return 0;
+}
+
+int tui_set_canonical(struct tu_ckpt *c, const struct tu_shard_opts *o, struct tu_err *err)
+{
+    const char *want = o && o->family ? o->family : c->model.family;
+    const struct tu_family *f = tu_family_find(want);
+    if (o && o->family && !f)
+        return tu_fail(err, TU_EUSAGE, "unknown family '%.40s'", o->family);
+    if (!f)
+        return 0;
+    if (o && o->family)
+        snprintf(c->model.family, sizeof c->model.family, "%s", f->name);
+    tu_map_free(c->canonical);
+    c->canonical = NULL;
+    return tui_load_map(&c->canonical, f->hf_map, &c->model, o, err);
+}
+
+/* One entry of the canonical order while it is sorted. */
+struct order {
+    uint32_t atom;
+    unsigned section; /* 0 embeddings, 1 layers, 2 norm and head */
+    int64_t layer, expert;
+    size_t line;
+    const char *name;
+};
+
+static int by_order(const void *x, const void *y)
+{
+    const struct order *a = x, *b = y;
+    if (a->section != b->section)
+        return a->section < b->section ? -1 : 1;
+    if (a->layer != b->layer)
+        return a->layer < b->layer ? -1 : 1;
+    if (a->expert != b->expert)
+        return a->expert < b->expert ? -1 : 1;
+    if (a->line != b->line)
+        return a->line < b->line ? -1 : 1;
+    return strcmp(b->name, a->name); /* of one line: weight before bias */
+}
+
+bool tui_role_is_front(const char *role)
+{
+    return !strncmp(role, "embed.", 6) || !strncmp(role, "pos.", 4);
+}
+
+static int sort_atoms(struct tu_ckpt *c, struct tu_err *err)
+{
+    struct order *o = tu_alloc(c->atoms + 1, sizeof *o, err);
+    struct tu_atom *sorted = tu_alloc(c->atoms + 1, sizeof *sorted, err);
+    if (!o || !sorted) {
+        tu_free(o);
+        tu_free(sorted);
+        return TU_ENOMEM;
+    }
+    for (uint32_t i = 0; i < c->atoms; i++) {
+        const struct tu_role *r = &c->role[c->atom[i].fuse.role[0]];
+        o[i] = (struct order){i, r->layer >= 0 ? 1 : tui_role_is_front(r->name) ? 0 : 2, r->layer,
+                              r->expert, tu_map_line(c->canonical, r->name), r->name};
+    }
+    qsort(o, c->atoms, sizeof *o, by_order);
+    for (uint32_t i = 0; i < c->atoms; i++) {
+        sorted[i] = c->atom[o[i].atom];
+        for (uint32_t k = 0; k < sorted[i].fuse.roles; k++)
+            c->role[sorted[i].fuse.role[k]].atom = i;
+    }
+    tu_free(c->atom);
+    c->atom = sorted;
+    c->atom_cap = c->atoms + 1;
+    tu_free(o);
+    return 0;
+}
+
+static int atom_add(struct tu_ckpt *c, const char *name, struct tu_fuse fuse, struct tu_err *err)
+{
+    const struct tu_role *r = &c->role[fuse.role[0]];
+    uint64_t dim[TU_RANK_MAX] = {r->rows, r->cols};
+    unsigned rank = r->rank;
+    int rc = TU_GROW(&c->atom, &c->atom_cap, c->atoms, err);
+    if (rc)
+        return rc;
+    struct tu_atom *a = &c->atom[c->atoms];
+    *a = (struct tu_atom){.fuse = fuse};
+    if (r->dim)
+        memcpy(dim, r->dim, rank * sizeof *dim);
+    else if ((rc = tui_fuse_shape(c, &fuse, name, 1, 0, &dim[0], &dim[1], err)))
+        return rc;
+    if (!r->dim && rank == 2 && fuse.transform & TU_MAP_TRANSPOSE) {
+        uint64_t swap = dim[0];
+        dim[0] = dim[1];
+        dim[1] = swap;
+    }
+    rc = tu_tensor_make(&a->tensor, c->arena, name, r->dtype, dim, rank, NULL, err);
+    for (uint32_t k = 0; k < fuse.roles && !rc; k++)
+        c->role[fuse.role[k]].atom = (uint32_t)c->atoms;
+    c->atoms += !rc;
+    return rc;
+}
+
+/* The canonical tensor that holds role number i, unless it is there already. */
+static int atom_of(struct tu_ckpt *c, uint32_t i, const struct tu_shard_opts *o, struct tu_err *err)
+{
+    struct tu_buf name = {0};
+    struct tu_named named = {.n = 1};
+    bool yes = true;
+    int rc = 0;
+    if (c->role[i].atom != UINT32_MAX)
+        return 0;
+    if (c->canonical)
+        rc = tu_map_entry(c->canonical, c->role[i].name, 0, 0, &name, &named, &yes, err);
+    if (!rc && !yes)
+        rc = tu_fail(err, TU_EINCOMPLETE, "map %s has no name for '%.100s'",
+                     tu_map_name(c->canonical), c->role[i].name);
+    uint32_t *list = rc ? NULL : tu_arena_alloc(c->arena, named.n, sizeof *list, err);
+    if (!rc && !list)
+        rc = TU_ENOMEM;
+    for (unsigned k = 0; k < named.n && !rc; k++) {
+        list[k] = c->canonical ? tu_names_get(c->names, named.role[k]) : i;
+        if (list[k] == TU_NAMES_NONE)
+            rc = tu_fail(err, TU_EINCOMPLETE, "'%.100s' is there but '%.100s' is missing",
+                         c->role[i].name, named.role[k]);
+    }
+    const char *text = c->canonical ? name.data : c->role[i].name;
+    if (!rc && tui_selected(o, text)) {
+        const struct tu_fuse fuse = {named.transform & (TU_MAP_TRANSPOSE | TU_MAP_QKV | TU_MAP_CONCAT),
+                                     named.n, list};
+        rc = atom_add(c, text, c->canonical ? fuse : (struct tu_fuse){0, 1, list}, err);
+    }
+    tu_buf_release(&name);
+    return rc;
+}
+
+/* Pieces of the same roles at the same place, or cut in another way, are replicas of the first. */
+static bool same_place(const struct tu_piece *a, const struct tu_piece *b)
+{
+    const unsigned cuts = TU_MAP_COLUMN | TU_MAP_ROW | TU_MAP_VOCAB;
+    unsigned cut = a->fuse.transform & cuts;
+    if (a->offset || b->offset)
+        return a->offset && b->offset && a->tensor.rank == b->tensor.rank &&
+               !memcmp(a->offset, b->offset, a->tensor.rank * sizeof *a->offset) &&
+               !memcmp(a->tensor.dim, b->tensor.dim, a->tensor.rank * sizeof *a->tensor.dim);
+    return !cut || cut != (b->fuse.transform & cuts) || a->at.tp == b->at.tp;
+}
+
+static int attach_pieces(struct tu_ckpt *c, struct tu_err *err)
+{
+    for (uint32_t i = 0; i < c->pieces; i++) {
+        struct tu_piece *p = &c->piece[i];
+        uint32_t last = UINT32_MAX;
+        for (uint32_t k = 0; k < p->fuse.roles; k++) {
+            uint32_t number = c->role[p->fuse.role[k]].atom;
+            if (number == UINT32_MAX || number == last)
+                continue;
+            struct tu_atom *a = &c->atom[number];
+            last = number;
+            for (size_t j = 0; j < a->n && !c->from; j++) {
+                const struct tu_piece *q = &c->piece[a->piece[j]];
+                p->replica |= !q->replica && q->fuse.role[0] == p->fuse.role[0] && same_place(p, q);
+            }
+            int rc = TU_GROW(&a->piece, &a->cap, a->n, err);
+            if (rc)
+                return rc;
+            a->piece[a->n++] = i;
+        }
+    }
+    return 0;
+}
+
+int tui_make_atoms(struct tu_ckpt *c, const struct tu_shard_opts *o, struct tu_err *err)
+{
+    int rc = 0;
+    for (uint32_t i = 0; i < c->roles && !rc; i++)
+        rc = atom_of(c, i, o, err);
+    if (!rc && c->canonical)
+        rc = sort_atoms(c, err);
+    return rc ? rc : attach_pieces(c, err);
+}
+
+int tui_adopt_atoms(struct tu_ckpt *c, struct tu_err *err)
+{
+    c->atom = tu_calloc(c->from->atoms + 1, sizeof *c->atom, err);
+    if (!c->atom)
+        return TU_ENOMEM;
+    for (size_t i = 0; i < c->from->atoms; i++) {
+        c->atom[i].tensor = c->from->atom[i].tensor;
+        c->atom[i].fuse = c->from->atom[i].fuse;
+    }
+    c->atoms = c->from->atoms;
+    return attach_pieces(c, err);
+}
+
+static bool any(struct tu_pattern *const *list, const char *name)
+{
+    bool yes = false;
+    for (; *list && !yes; list++)
+        if (tu_pattern_match(*list, name, strlen(name), NULL, &yes, NULL))
+            yes = false;
+    return yes;
+}
+
+bool tui_selected(const struct tu_shard_opts *o, const char *name)
+{
+    if (!o)
+        return true;
+    return (!o->include || any(o->include, name)) && !(o->exclude && any(o->exclude, name));
+}

@@ -1,0 +1,152 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* hf.c: the Hugging Face folder: model.safetensors or shards with an index, small files beside.
+ *
+ * A folder of the hub cache (models--ORG--NAME) stands for the snapshot that refs/main names. */
+
+#include <stdio.h>
+#include <string.h>
+
+#include "single.h"
+
+static bool has_weights(const char *path)
+{
+    static const char *const name[] = {"model.safetensors.index.json", "model.safetensors",
+        "pytorch_model.bin.index.json", "pytorch_model.bin", NULL};
+    char full[4096];
+    for (const char *const *n = name; *n; n++)
+        if (snprintf(full, sizeof full, "%s/%s", path, *n) < (int)sizeof full && tui_is_file(full))
+            return true;
+    return false;
+}
+
+/* The snapshot of a hub cache folder (models--ORG--NAME) that refs/main names; the folder itself
+ * otherwise. */
+static int hub_snapshot(struct tu_ckpt *c, const char *path, const char **out, struct tu_err *err)
+{
+    char *ref = tui_join(c->arena, path, "refs/main", err), *hash = NULL;
+    size_t n;
+    *out = path;
+    if (!ref)
+        return TU_ENOMEM;
+    if (has_weights(path) || !tui_is_file(ref))
+        return 0;
+    int rc = tu_file_read(ref, 256, &hash, &n, err);
+    if (!rc) {
+        hash[strcspn(hash, "\r\n/")] = 0;
+        char *at = tui_join(c->arena, path, "snapshots", err);
+        *out = at ? tui_join(c->arena, at, hash, err) : NULL;
+        rc = *out ? 0 : TU_ENOMEM;
+    }
+    tu_free(hash);
+    return rc;
+}
+
+static int hf_detect(const char *path)
+{
+    char ref[4096];
+    if (!tui_is_dir(path))
+        return 0;
+    snprintf(ref, sizeof ref, "%s/refs/main", path);
+    return has_weights(path) ? 90 : tui_is_file(ref) ? 60 : 0;
+}
+
+static int hf_open(struct tu_ckpt *c, const struct tu_spec *spec, const struct tu_shard_opts *o,
+                   const struct tu_job *job, struct tu_err *err)
+{
+    const char *folder;
+    (void)spec;
+    int rc = hub_snapshot(c, c->root, &folder, err);
+    if (!rc)
+        rc = tui_add_one(c, folder, "", tu_format_find("hf"), o, job, err);
+    if (!rc)
+        rc = tui_sides_from(c, folder, err);
+    if (!rc)
+        rc = tui_know_model(c, o, err);
+    return rc ? rc : tui_add_all(c, err);
+}
+
+/* Sizes of the tensors as written, the tied copy last. */
+static uint64_t *target_sizes(const struct tu_ckpt *c, size_t n, struct tu_err *err)
+{
+    uint64_t *bytes = tu_calloc(n + 1, sizeof *bytes, err);
+    for (size_t a = 0; bytes && a < c->from->atoms; a++) {
+        const struct tu_tensor *t = &c->from->atom[a].tensor;
+        if (tu_tensor_bytes(tui_plan_dtype(c, t->dtype), t->dim, t->rank, &bytes[a], err)) {
+            tu_free(bytes);
+            return NULL;
+        }
+    }
+    return bytes;
+}
+
+static int hf_index(struct tu_ckpt *c, const char *const *path, struct tu_err *err)
+{
+    struct tu_buf b = {0};
+    struct tu_jw w;
+    uint64_t total = 0;
+    for (size_t i = 0; i < c->pieces; i++)
+        total += c->piece[i].tensor.bytes;
+    tu_jw_begin(&w, &b);
+    tu_jw_open(&w, NULL, '{');
+    tu_jw_open(&w, "metadata", '{');
+    tu_jw_u64(&w, "total_size", total);
+    tu_jw_close(&w, '}');
+    tu_jw_open(&w, "weight_map", '{');
+    for (size_t i = 0; i < c->pieces; i++)
+        tu_jw_str(&w, c->piece[i].tensor.name, path[c->piece[i].file]);
+    tu_jw_close(&w, '}');
+    tu_jw_close(&w, '}');
+    int rc = tu_jw_end(&w, err);
+    if (!rc)
+        rc = tui_add_side(c, "model.safetensors.index.json", b.data, b.n, err);
+    tu_buf_release(&b);
+    return rc;
+}
+
+static int hf_plan(struct tu_ckpt *c, const struct tu_spec *spec, const struct tu_shard_opts *o,
+                   struct tu_err *err)
+{
+    size_t n = c->from->atoms;
+    uint64_t max = o && o->max_shard ? o->max_shard : UINT64_C(5000000000);
+    uint64_t *bytes = target_sizes(c, n, err);
+    uint32_t *file = bytes ? tu_calloc(n + 1, sizeof *file, err) : NULL;
+    const char **path = NULL;
+    int rc = file ? 0 : TU_ENOMEM;
+    (void)spec;
+    size_t files = rc || !n ? !rc : tu_hf_shards(bytes, n, max, file);
+    if (!rc)
+        file[n] = (uint32_t)files - 1;
+    path = rc ? NULL : tu_calloc(files, sizeof *path, err);
+    for (size_t f = 0; f < files && !rc; f++) {
+        uint32_t number;
+        path[f] = files == 1 ? "model.safetensors"
+                             : tu_arena_printf(c->arena, err, "model-%05zu-of-%05zu.safetensors", f + 1, files);
+        rc = path[f] ? tui_add_target(c, path[f], tu_format_find("safetensors"), (struct tu_coord){0},
+                                      &number, err)
+                     : TU_ENOMEM;
+        if (!rc) {
+            c->file[number].save.metas = 1;
+            c->file[number].save.meta = &tui_pt_meta;
+        }
+    }
+    if (!rc)
+        rc = tui_plan_atoms(c, file, o && o->tied_copy, err);
+    if (!rc && files > 1)
+        rc = hf_index(c, path, err);
+    if (!rc)
+        rc = tui_ensure_config(c, err);
+    tu_free(bytes);
+    tu_free(file);
+    tu_free(path);
+    return rc;
+}
+
+const struct tu_layout tui_layout_hf = {
+    .name = "hf",
+    .help = "Hugging Face folder: model.safetensors or shards with an index, config.json beside",
+    .key = tui_no_keys,
+    .detect = hf_detect,
+    .open = hf_open,
+    .plan = hf_plan,
+    .side_folder = "",
+};

@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* move.h: windows of an atom: filled from pieces, emptied into pieces. */
+#ifndef TU_SHARD_MOVE_H
+#define TU_SHARD_MOVE_H
+
+#include "ckpt.h"
+
+/* Rows r0 … r1-1 of an atom in memory. */
+struct tui_window {
+    char *data;
+    uint64_t r0, r1, cols;
+    size_t elem;
+};
+
+/* The spans of one piece on the atom at hand. */
+struct tui_part {
+    uint32_t piece;
+    struct tu_spans spans;
+};
+
+struct tui_parts {
+    struct tui_part *part;
+    size_t n;
+};
+
+/* Scratch of one worker. */
+struct tui_stage {
+    char *data;
+    size_t bytes;
+    struct tu_spans clip;
+};
+
+/* Parts of atom a: all pieces, or only those that are not replicas. */
+int tui_parts_of(struct tui_parts *out, const struct tu_ckpt *c, uint32_t a, bool replicas,
+                 struct tu_err *err);
+void tui_parts_release(struct tui_parts *p);
+/* Fill the window from one part. */
+int tui_window_fill(const struct tu_ckpt *c, const struct tui_part *p, struct tui_window *w,
+                    struct tui_stage *s, struct tu_err *err);
+/* Write the window's share of one part to its sink. */
+int tui_window_empty(const struct tu_ckpt *c, const struct tui_part *p, const struct tui_window *w,
+                     struct tu_sink *sink, struct tui_stage *s, struct tu_err *err);
+
+
+/* All atoms of `from` into the sinks [to->files] of `to`; digest [from->atoms] or NULL. */
+int tui_move(const struct tu_ckpt *from, const struct tu_ckpt *to, struct tu_sink **sink,
+             const struct tu_shard_opts *o, const struct tu_job *job, struct tu_digest *digest,
+             struct tu_err *err);
+
+#endif

@@ -1,0 +1,213 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* plan.c: the pieces of a checkpoint to be written: which role goes to which file, under which name. */
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "ckpt.h"
+
+int tui_plan_stages(struct tu_ckpt *c, const char *layers, struct tu_err *err)
+{
+    uint64_t total = c->model.layers, at = 0;
+    uint32_t n = c->pp * c->vpp;
+    c->stage = tu_arena_alloc(c->arena, n, sizeof *c->stage, err);
+    if (!c->stage)
+        return TU_ENOMEM;
+    if (!layers && total % n)
+        return tu_fail(err, TU_EUSAGE, "%llu layers do not divide by pp=%u x vpp=%u: choose a product "
+                       "that divides, or give layers=N+N+… with %u numbers",
+                       (unsigned long long)total, c->pp, c->vpp, n);
+    for (uint32_t i = 0; i < n; i++) {
+        uint64_t count = total / n;
+        if (layers) {
+            char *end;
+            count = strtoull(layers, &end, 10);
+            if (end == layers || (*end && *end != '+') || (i + 1 < n) != (*end == '+') || count > total)
+                return tu_fail(err, TU_EUSAGE, "layers= needs %u numbers joined by '+', one for each "
+                               "stage and chunk (chunk 0 of all stages first)", n);
+            layers = end + 1;
+        }
+        c->stage[i] = (struct tu_stage){(uint32_t)at, (uint32_t)count};
+        at += count;
+    }
+    if (at != total)
+        return tu_fail(err, TU_EUSAGE, "layers= adds up to %llu, the model has %llu",
+                       (unsigned long long)at, (unsigned long long)total);
+    return 0;
+}
+
+uint32_t tui_stage_of(const struct tu_ckpt *c, int64_t layer)
+{
+    uint32_t i = 0, n = c->pp * c->vpp;
+    while (i + 1 < n && layer >= (int64_t)c->stage[i].first + c->stage[i].count)
+        i++;
+    return i;
+}
+
+/* Dimensions of the tensor that a fuse makes for one rank. */
+static int target_dims(const struct tu_ckpt *c, const struct tu_fuse *f, const char *name,
+                       uint32_t pad, uint64_t dim[2], struct tu_err *err)
+{
+    int rc = tui_fuse_shape(c, f, name, c->tp, pad, &dim[0], &dim[1], err);
+    if (!rc && f->transform & TU_MAP_TRANSPOSE && c->role[f->role[0]].rank == 2) {
+        uint64_t swap = dim[0];
+        dim[0] = dim[1];
+        dim[1] = swap;
+    }
+    return rc;
+}
+
+uint32_t tui_plan_dtype(const struct tu_ckpt *c, uint32_t dtype)
+{
+    return c->dtype != TU_DTYPE_NONE && tu_dtype_is_float(dtype) ? c->dtype : dtype;
+}
+
+int tui_add_target_piece(struct tu_ckpt *c, uint32_t f, const char *name, struct tu_fuse fuse,
+                         struct tu_coord at, const uint64_t *dim, struct tu_err *err)
+{
+    const struct tu_role *r = &c->role[fuse.role[0]];
+    struct tu_piece p = {.file = f, .at = at, .fuse = fuse};
+    int rc = tu_tensor_make(&p.tensor, c->arena, name, tui_plan_dtype(c, r->dtype), dim, r->rank, NULL,
+                            err);
+    if (!rc)
+        rc = TU_GROW(&c->piece, &c->piece_cap, c->pieces, err);
+    if (!rc)
+        c->piece[c->pieces++] = p;
+    return rc;
+}
+
+/* The fuse of a named entry; every role of it must be there. *first: role number i leads it. */
+static int fuse_named(struct tu_ckpt *c, uint32_t i, const struct tu_named *named, const char *entry,
+                      struct tu_fuse *out, bool *first, struct tu_err *err)
+{
+    uint32_t *list = tu_arena_alloc(c->arena, named->n, sizeof *list, err);
+    if (!list)
+        return TU_ENOMEM;
+    for (unsigned k = 0; k < named->n; k++) {
+        list[k] = tu_names_get(c->from->names, named->role[k]);
+        if (list[k] == TU_NAMES_NONE || c->role[list[k]].atom == UINT32_MAX)
+            return tu_fail(err, TU_EINCOMPLETE, "'%.80s' needs '%.80s', which is not there or not selected",
+                           entry, named->role[k]);
+    }
+    *first = list[0] == i;
+    *out = (struct tu_fuse){named->transform, named->n, list};
+    return 0;
+}
+
+struct planner {
+    struct tu_ckpt *c;
+    const struct tui_target_rule *rule;
+    uint32_t (*file_of)(const struct tu_ckpt *c, struct tu_coord at);
+    struct tu_buf name;
+};
+
+/* One entry on all tensor-parallel ranks, and on the expert ranks that hold it. */
+static int place(struct planner *p, const struct tu_fuse *fuse, uint32_t chunk, int64_t expert_rank,
+                 struct tu_err *err)
+{
+    struct tu_ckpt *c = p->c;
+    struct tu_coord at = {.pp = chunk % c->pp, .vp = chunk / c->pp};
+    uint64_t dim[2];
+    int rc = target_dims(c, fuse, p->name.data, p->rule->pad, dim, err);
+    for (at.ep = 0; at.ep < c->ep && !rc; at.ep++)
+        for (at.tp = 0; at.tp < c->tp && !rc; at.tp++)
+            if (expert_rank < 0 || expert_rank == at.ep)
+                rc = tui_add_target_piece(c, p->file_of(c, at), p->name.data, *fuse, at, dim, err);
+    return rc;
+}
+
+static int name_prefix(struct planner *p, uint32_t chunk, struct tu_err *err)
+{
+    tu_buf_reset(&p->name);
+    if (!p->rule->prefix)
+        return tu_buf_text(&p->name, "", err);
+    if (p->c->vpp > 1)
+        return tu_buf_printf(&p->name, err, "%s%u.", p->rule->prefix, chunk / p->c->pp);
+    return tu_buf_printf(&p->name, err, "%s.", p->rule->prefix);
+}
+
+static int plan_role(struct planner *p, uint32_t i, struct tu_err *err)
+{
+    struct tu_ckpt *c = p->c;
+    const struct tu_role *r = &c->role[i];
+    uint32_t last = c->pp * c->vpp - 1;
+    uint32_t chunk = r->layer >= 0 ? tui_stage_of(c, r->layer) : tui_role_is_front(r->name) ? 0 : last;
+    int64_t layer_base = r->layer >= 0 ? c->stage[chunk].first : 0, expert_base = 0, rank = -1;
+    struct tu_named named;
+    struct tu_fuse fuse;
+    bool yes = false, first = false;
+    if (r->expert >= 0 && c->ep > 1) {
+        uint64_t per = c->model.experts / c->ep;
+        rank = (int64_t)((uint64_t)r->expert / per);
+        expert_base = rank * (int64_t)per;
+    }
+    int rc = name_prefix(p, chunk, err);
+    if (!rc)
+        rc = tu_map_entry(c->map, r->name, layer_base, expert_base, &p->name, &named, &yes, err);
+    if (!rc && !yes)
+        rc = tu_fail(err, TU_EINCOMPLETE, "map %s has no name for '%.100s'", tu_map_name(c->map),
+                     c->from->atom[r->atom].tensor.name);
+    if (!rc && p->rule->adjust)
+        p->rule->adjust(c, &named);
+    if (!rc)
+        rc = fuse_named(c, i, &named, p->name.data, &fuse, &first, err);
+    return rc || !first ? rc : place(p, &fuse, chunk, rank, err);
+}
+
+static int plan_tied(struct planner *p, struct tu_err *err)
+{
+    struct tu_ckpt *c = p->c;
+    struct tu_named named;
+    struct tu_fuse fuse;
+    uint32_t last = c->pp * c->vpp - 1;
+    bool yes = false, first;
+    int rc = name_prefix(p, last, err);
+    if (!rc)
+        rc = tu_map_tied(c->map, &p->name, &named, &yes, err);
+    if (rc || !yes)
+        return rc;
+    rc = fuse_named(c, UINT32_MAX, &named, p->name.data, &fuse, &first, err);
+    return rc ? rc : place(p, &fuse, last, -1, err);
+}
+
+int tui_plan_pieces(struct tu_ckpt *c, const struct tui_target_rule *rule,
+                    uint32_t (*file_of)(const struct tu_ckpt *c, struct tu_coord at),
+                    struct tu_err *err)
+{
+    struct planner p = {c, rule, file_of, {0}};
+    int rc = 0;
+    for (size_t a = 0; a < c->from->atoms && !rc; a++) {
+        const struct tu_fuse *f = &c->from->atom[a].fuse;
+        for (uint32_t k = 0; k < f->roles && !rc; k++)
+            rc = plan_role(&p, f->role[k], err);
+    }
+    if (!rc && rule->tied_head && c->model.tied)
+        rc = plan_tied(&p, err);
+    tu_buf_release(&p.name);
+    return rc;
+}
+
+int tui_seal_plan(struct tu_ckpt *c, struct tu_err *err)
+{
+    size_t *n = tu_calloc(c->files + 1, sizeof *n, err);
+    if (!n)
+        return TU_ENOMEM;
+    for (size_t i = 0; i < c->pieces; i++)
+        n[c->piece[i].file]++;
+    int rc = 0;
+    for (size_t f = 0; f < c->files && !rc; f++) {
+        struct tu_tensor *list = tu_arena_alloc(c->arena, n[f] + 1, sizeof *list, err);
+        c->file[f].save.tensor = list;
+        if (!list)
+            rc = TU_ENOMEM;
+    }
+    for (size_t i = 0; i < c->pieces && !rc; i++) {
+        struct tu_ckpt_file *f = &c->file[c->piece[i].file];
+        struct tu_tensor *list = (struct tu_tensor *)(uintptr_t)f->save.tensor;
+        c->piece[i].index = (uint32_t)f->save.n;
+        list[f->save.n++] = c->piece[i].tensor;
+    }
+    tu_free(n);
+    return rc;
+}

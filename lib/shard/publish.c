@@ -1,0 +1,295 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* publish.c: a converted checkpoint appears whole or not at all.
+ *
+ * Everything is written below ROOT.partial-ID, where ID is a checksum of the plan, and renamed when it
+ * is durable. A run that was killed leaves the partial folder; the next run of the same plan finds it by
+ * its name and starts again. */
+
+/* renameat2 (RENAME_EXCHANGE) needs _GNU_SOURCE. */
+#define _GNU_SOURCE
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <ftw.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#include "move.h"
+
+#define DIGESTS "tensorutils-digests.txt"
+
+static int remove_one(const char *path, const struct stat *st, int type, struct FTW *at)
+{
+    (void)st;
+    (void)type;
+    (void)at;
+    return remove(path);
+}
+
+static void remove_tree(const char *path)
+{
+    nftw(path, remove_one, 16, FTW_DEPTH | FTW_PHYS);
+}
+
+/* The folder that holds a path: "." for a bare name. */
+static char *parent_of(const char *path, struct tu_err *err)
+{
+    char *copy = tu_strdup(path, err);
+    if (!copy)
+        return NULL;
+    size_t n = strlen(copy);
+    while (n > 1 && copy[n - 1] == '/')
+        copy[--n] = 0;
+    char *slash = strrchr(copy, '/');
+    if (!slash)
+        memcpy(copy, ".", n ? 2 : 1);
+    else
+        slash[slash == copy] = 0;
+    return copy;
+}
+
+/* Make the folders of a file below the root. */
+static int make_parents(char *path, size_t keep, struct tu_err *err)
+{
+    for (char *p = path + keep; *p; p++) {
+        if (*p != '/')
+            continue;
+        *p = 0;
+        int failed = mkdir(path, 0777) && errno != EEXIST;
+        if (failed)
+            tu_fail_errno(err, "%s", path);
+        *p = '/';
+        if (failed)
+            return TU_EIO;
+    }
+    return 0;
+}
+
+static uint32_t plan_id(const struct tu_ckpt *to)
+{
+    uint32_t crc = tu_crc32(0, to->layout->name, strlen(to->layout->name));
+    for (size_t i = 0; i < to->pieces; i++) {
+        const struct tu_tensor *t = &to->piece[i].tensor;
+        const char *path = to->file[to->piece[i].file].path;
+        crc = tu_crc32(crc, path, strlen(path));
+        crc = tu_crc32(crc, t->name, strlen(t->name));
+        crc = tu_crc32(crc, t->dim, t->rank * sizeof *t->dim);
+        crc = tu_crc32(crc, &t->dtype, sizeof t->dtype);
+    }
+    return crc;
+}
+
+/* Bytes free for us in the folder that will hold the result. */
+static int free_bytes(const char *root, uint64_t *out, struct tu_err *err)
+{
+    struct statvfs v;
+    char *parent = parent_of(root, err);
+    if (!parent)
+        return TU_ENOMEM;
+    int rc = statvfs(parent, &v) ? tu_fail_errno(err, "%s", parent) : 0;
+    *out = rc ? 0 : (uint64_t)v.f_bavail * v.f_frsize;
+    tu_free(parent);
+    return rc;
+}
+
+int tu_plan_cost(const struct tu_ckpt *from, const struct tu_ckpt *to, const struct tu_job *job,
+                 struct tu_plan_cost *out, struct tu_err *err)
+{
+    *out = (struct tu_plan_cost){.files = to->files, .tensors = to->pieces,
+                                 .memory_bytes = tu_job_memory(job)};
+    for (size_t a = 0; a < from->atoms; a++)
+        out->read_bytes += from->atom[a].tensor.bytes;
+    for (size_t i = 0; i < to->pieces; i++)
+        out->write_bytes += to->piece[i].tensor.bytes;
+    return free_bytes(to->root, &out->free_bytes, err);
+}
+
+/* Is `inner` the same folder as `outer` or below it? */
+static bool inside(const char *inner, const char *outer)
+{
+    char a[PATH_MAX], b[PATH_MAX];
+    char *parent = parent_of(inner, NULL);
+    bool yes = false;
+    if (realpath(outer, b) && (realpath(inner, a) || (parent && realpath(parent, a)))) {
+        size_t n = strlen(b);
+        yes = !strncmp(a, b, n) && (!a[n] || a[n] == '/');
+    }
+    tu_free(parent);
+    return yes;
+}
+
+/* Same file, whatever it is called. */
+static bool same_file(const char *a, const char *b)
+{
+    struct stat x, y;
+    return !stat(a, &x) && !stat(b, &y) && x.st_dev == y.st_dev && x.st_ino == y.st_ino;
+}
+
+static int refuse(const struct tu_ckpt *from, const struct tu_ckpt *to, const struct tu_shard_opts *o,
+                  const struct tu_job *job, struct tu_err *err)
+{
+    struct tu_plan_cost cost;
+    struct stat st;
+    if (same_file(from->root, to->root) || (tui_is_dir(from->root) && inside(to->root, from->root)) ||
+        (tui_is_dir(to->root) && inside(from->root, to->root)))
+        return tu_fail(err, TU_EUSAGE, "%.150s: source and destination overlap: nothing is converted in place",
+                       to->root);
+    if (!lstat(to->root, &st) && !(o && o->force) && S_ISDIR(st.st_mode))
+        return tu_fail(err, TU_EEXISTS, "%.200s: exists (-f replaces it)", to->root);
+    if (!lstat(to->root, &st) && S_ISDIR(st.st_mode) != !!*to->file[0].path)
+        return tu_fail(err, TU_EEXISTS, "%.200s: is %sa folder", to->root,
+                       S_ISDIR(st.st_mode) ? "" : "not ");
+    int rc = tu_plan_cost(from, to, job, &cost, err);
+    if (!rc && cost.write_bytes > cost.free_bytes)
+        rc = tu_fail(err, TU_EIO, "%.120s: the result needs %llu bytes and %llu are free", to->root,
+                     (unsigned long long)cost.write_bytes, (unsigned long long)cost.free_bytes);
+    return rc;
+}
+
+struct target {
+    struct tu_ckpt *to;
+    const struct tu_job *job;
+    const char *folder;     /* the partial folder, or "" for a checkpoint of one file */
+    struct tu_sink **sink;
+};
+
+static int open_sinks(struct target *t, struct tu_err *err)
+{
+    struct tu_ckpt *to = t->to;
+    int rc = 0;
+    t->sink = tu_calloc(to->files + 1, sizeof *t->sink, err);
+    if (!t->sink)
+        return TU_ENOMEM;
+    for (size_t f = 0; f < to->files && !rc; f++) {
+        char *path = *t->folder ? tui_join(to->arena, t->folder, to->file[f].path, err)
+                                : tui_join(to->arena, to->root, "", err);
+        rc = path ? 0 : TU_ENOMEM;
+        if (!rc && *t->folder)
+            rc = make_parents(path, strlen(t->folder) + 1, err);
+        if (!rc)
+            rc = tu_sink_open(&t->sink[f], path, to->file[f].format, &to->file[f].save, t->job, err);
+    }
+    return rc;
+}
+
+static int finish_sinks(struct target *t, struct tu_err *err)
+{
+    int rc = 0;
+    for (size_t f = 0; f < t->to->files && !rc; f++) {
+        rc = tu_sink_finish(t->sink[f], true, err);
+        t->sink[f] = NULL;
+    }
+    return rc;
+}
+
+static int write_small(struct target *t, const char *folder, const char *name, const char *text,
+                       size_t n, struct tu_err *err)
+{
+    char *at = tui_join(t->to->arena, t->folder, folder, err);
+    char *path = at ? tui_join(t->to->arena, at, name, err) : NULL;
+    int rc = path ? make_parents(path, strlen(t->folder) + 1, err) : TU_ENOMEM;
+    return rc ? rc : tu_file_write(path, text, n, true, t->job, err);
+}
+
+static int write_rest(struct target *t, const struct tu_digest *digest, size_t n, struct tu_err *err)
+{
+    const struct tu_ckpt *to = t->to;
+    struct tu_digest *sorted = tu_alloc(n + 1, sizeof *sorted, err);
+    struct tu_buf b = {0};
+    int rc = sorted ? 0 : TU_ENOMEM;
+    for (size_t i = 0; i < to->sides && to->layout->side_folder && !rc; i++)
+        rc = write_small(t, to->layout->side_folder, to->side[i].name, to->side[i].text, to->side[i].n,
+                         err);
+    if (!rc) {
+        memcpy(sorted, digest, n * sizeof *sorted);
+        rc = tu_digest_write(&b, sorted, n, err);
+    }
+    if (!rc)
+        rc = write_small(t, "", DIGESTS, b.data ? b.data : "", b.n, err);
+    if (!rc && to->layout->extra)
+        rc = to->layout->extra(to, t->folder, t->job, err);
+    tu_buf_release(&b);
+    tu_free(sorted);
+    return rc;
+}
+
+/* fsync every folder below the partial one: names must last before the rename. */
+static int sync_one(const char *path, const struct stat *st, int type, struct FTW *at)
+{
+    (void)st;
+    (void)at;
+    return type == FTW_DP ? tu_dir_sync(path, NULL) : 0;
+}
+
+static int publish(const char *partial, const char *root, struct tu_err *err)
+{
+    struct stat st;
+    char *parent = parent_of(root, err);
+    int rc = parent ? 0 : TU_ENOMEM;
+    if (!rc && nftw(partial, sync_one, 16, FTW_DEPTH | FTW_PHYS))
+        rc = tu_fail_errno(err, "%s", partial);
+    bool exchange = !rc && !lstat(root, &st);
+    unsigned how = exchange ? RENAME_EXCHANGE : RENAME_NOREPLACE;
+    if (!rc && renameat2(AT_FDCWD, partial, AT_FDCWD, root, how))
+        rc = tu_fail_errno(err, "%s", root);
+    else if (!rc && (rc = tu_dir_sync(parent, err)))
+        (void)renameat2(AT_FDCWD, root, AT_FDCWD, partial, how); /* not durable: take it back */
+    if (!rc && exchange)
+        remove_tree(partial); /* what was there before */
+    tu_free(parent);
+    return rc;
+}
+
+static int make_partial(struct tu_ckpt *to, char **out, struct tu_err *err)
+{
+    size_t n = strlen(to->root);
+    while (n > 1 && to->root[n - 1] == '/')
+        to->root[--n] = 0;
+    *out = tu_arena_printf(to->arena, err, "%s.partial-%08x", to->root, plan_id(to));
+    if (!*out)
+        return TU_ENOMEM;
+    remove_tree(*out);
+    return mkdir(*out, 0777) ? tu_fail_errno(err, "%s", *out) : 0;
+}
+
+int tu_ckpt_convert(const struct tu_ckpt *from, struct tu_ckpt *to, const struct tu_shard_opts *o,
+                    const struct tu_job *job, struct tu_digest *digest, struct tu_err *err)
+{
+    struct target t = {.to = to, .job = job, .folder = ""};
+    bool folder = to->files && *to->file[0].path;
+    char *partial = NULL;
+    if (!to->files)
+        return tu_fail(err, TU_EUSAGE, "%.200s: there is nothing to convert", from->root);
+    struct tu_digest *d = digest ? digest : tu_calloc(from->atoms + 1, sizeof *d, err);
+    int rc = d ? refuse(from, to, o, job, err) : TU_ENOMEM;
+    if (!rc) /* which of two different tied heads is right cannot be guessed: they are always compared */
+        rc = tu_ckpt_replicas(from, !(o && o->verify_replicas), job, err);
+    if (!rc && folder) {
+        rc = make_partial(to, &partial, err);
+        t.folder = partial;
+    }
+    if (!rc)
+        rc = open_sinks(&t, err);
+    if (!rc)
+        rc = tui_move(from, to, t.sink, o, job, d, err);
+    if (!rc)
+        rc = finish_sinks(&t, err);
+    for (size_t f = 0; t.sink && f < to->files; f++)
+        tu_sink_abort(t.sink[f]);
+    if (!rc && folder)
+        rc = write_rest(&t, d, from->atoms, err);
+    if (!rc && folder)
+        rc = publish(partial, to->root, err);
+    if (rc && partial)
+        remove_tree(partial);
+    tu_free(t.sink);
+    if (d != digest)
+        tu_free(d);
+    return rc;
+}

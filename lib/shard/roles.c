@@ -1,0 +1,228 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* roles.c: tensors of files become pieces, and the sizes of their roles are found.
+ *
+ * A role's size follows from any piece of it: the pieces of all ranks must agree. */
+
+#include <stdio.h>
+#include <string.h>
+
+#include "ckpt.h"
+
+#define U(x) ((unsigned long long)(x))
+
+/* A role by name, made or compared with what is known of it. */
+static int role_get(struct tu_ckpt *c, const struct tu_role *want, const char *piece, uint32_t *out,
+                    struct tu_err *err)
+{
+    *out = tu_names_get(c->names, want->name);
+    if (*out != TU_NAMES_NONE) {
+        const struct tu_role *r = &c->role[*out];
+        if (r->dtype != want->dtype) {
+            char a[8], b[8];
+            return tu_fail(err, TU_EINCOMPLETE, "'%.100s' is %s here and %s in another file", piece,
+                           tu_dtype_text(want->dtype, a), tu_dtype_text(r->dtype, b));
+        }
+        if (r->rank != want->rank || r->rows != want->rows || r->cols != want->cols)
+            return tu_fail(err, TU_EINCOMPLETE,
+                           "'%.80s' makes a %llux%llu tensor here and %llux%llu in another file",
+                           piece, U(want->rows), U(want->cols), U(r->rows), U(r->cols));
+        return 0;
+    }
+    int rc = TU_GROW(&c->role, &c->role_cap, c->roles, err);
+    if (rc)
+        return rc;
+    struct tu_role *r = &c->role[c->roles];
+    *r = *want;
+    r->atom = UINT32_MAX;
+    if (!(r->name = tu_arena_text(c->arena, want->name, strlen(want->name), err)))
+        return TU_ENOMEM;
+    *out = (uint32_t)c->roles++;
+    return tu_names_put(c->names, r->name, *out, err);
+}
+
+/* The piece as a matrix before its transpose; experts of a stack one under the other. */
+static int matrix(const struct tu_tensor *t, unsigned transform, uint64_t *rows, uint64_t *cols,
+                  struct tu_err *err)
+{
+    bool stack = transform & TU_MAP_STACK;
+    if (t->rank == 0 || t->rank > 2u + stack || t->rank < 1u + stack)
+        return tu_fail(err, TU_EINCOMPLETE, "'%.100s' has rank %u", t->name, t->rank);
+    *rows = t->dim[0] * (stack ? t->dim[1] : 1);
+    *cols = t->rank - stack == 2 ? t->dim[t->rank - 1] : 1;
+    if (transform & TU_MAP_TRANSPOSE && t->rank == 2) {
+        uint64_t swap = *rows;
+        *rows = *cols;
+        *cols = swap;
+    }
+    return 0;
+}
+
+static bool is_attention(const char *role)
+{
+    return strstr(role, ".attn.q.") != NULL;
+}
+
+/* Rows of role number k of n that share `total` rows. */
+static int share(const struct tu_ckpt *c, const struct tu_named *named, const char *name,
+                 uint32_t k, uint32_t n, uint64_t total, uint64_t *rows, struct tu_err *err)
+{
+    const struct tu_model *m = &c->model;
+    if (n == 1) {
+        *rows = total;
+        if (named->transform & TU_MAP_VOCAB && m->vocab) {
+            if (m->vocab > total)
+                return tu_fail(err, TU_EINCOMPLETE, "'%.80s' has %llu rows in all, the vocabulary %llu",
+                               name, U(total), U(m->vocab));
+            *rows = m->vocab;
+        }
+        return 0;
+    }
+    if (is_attention(named->role[0]) && m->heads && m->head_dim) {
+        uint64_t q = m->heads * m->head_dim, kv = m->kv_heads * m->head_dim;
+        if (q + 2 * kv != total)
+            return tu_fail(err, TU_EINCOMPLETE, "'%.60s': %llu rows in all, but %llu heads and 2 x %llu "
+                           "key-value heads of %llu make %llu", name, U(total), U(m->heads),
+                           U(m->kv_heads), U(m->head_dim), U(q + 2 * kv));
+        *rows = k == 0 ? q : kv;
+        return 0;
+    }
+    if (named->transform & TU_MAP_QKV)
+        return tu_fail(err, TU_EINCOMPLETE, "'%.100s': heads are not known", name);
+    if (total % n)
+        return tu_fail(err, TU_EINCOMPLETE, "'%.100s': %llu rows are not %u equal parts", name,
+                       U(total), n);
+    *rows = total / n;
+    return 0;
+}
+
+/* "layers.3.moe.experts.*.up.weight" for expert e. */
+static void expert_name(char *out, size_t cap, const char *role, uint64_t e)
+{
+    const char *star = strchr(role, '*');
+    if (star)
+        snprintf(out, cap, "%.*s%llu%s", (int)(star - role), role, U(e), star + 1);
+    else
+        snprintf(out, cap, "%s", role);
+}
+
+/* The fuse of a named tensor; its roles are made or compared. */
+static int fuse_of(struct tu_ckpt *c, const struct tu_tensor *t, const struct tu_named *named,
+                   struct tu_fuse *out, struct tu_err *err)
+{
+    uint64_t rows = 0, cols = 0, experts = 1;
+    unsigned tr = named->transform;
+    int rc = matrix(t, tr, &rows, &cols, err);
+    if (rc)
+        return rc;
+    if (tr & TU_MAP_STACK)
+        experts = t->dim[0];
+    if (experts > 1u << 20 || !experts)
+        return tu_fail(err, TU_EINCOMPLETE, "'%.100s' has %llu experts", t->name, U(experts));
+    uint32_t n = (uint32_t)experts * named->n, *list = tu_arena_alloc(c->arena, n, sizeof *list, err);
+    if (!list)
+        return TU_ENOMEM;
+    uint64_t total = tr & (TU_MAP_COLUMN | TU_MAP_VOCAB) ? rows * c->tp : rows;
+    for (uint32_t i = 0; i < n; i++) {
+        char name[160];
+        uint32_t k = i % named->n;
+        struct tu_role want = {.layer = named->layer, .expert = named->expert, .dtype = t->dtype};
+        expert_name(name, sizeof name, named->role[k], i / named->n);
+        want.name = name;
+        if (tr & TU_MAP_STACK)
+            want.expert = (int64_t)(i / named->n);
+        want.rank = t->rank - (tr & TU_MAP_STACK ? 1 : 0);
+        want.cols = tr & TU_MAP_ROW ? cols * c->tp : cols;
+        if (total % experts)
+            return tu_fail(err, TU_EINCOMPLETE, "'%.100s': rows and experts do not fit", t->name);
+        if ((rc = share(c, named, t->name, k, named->n, total / experts, &want.rows, err)) ||
+            (rc = role_get(c, &want, t->name, &list[i], err)))
+            return rc;
+    }
+    *out = (struct tu_fuse){tr, n, list};
+    return 0;
+}
+
+/* No map: the tensor is a role by its own name. */
+static int plain_of(struct tu_ckpt *c, const struct tu_tensor *t, struct tu_fuse *out,
+                    struct tu_err *err)
+{
+    uint32_t *list = tu_arena_alloc(c->arena, 1, sizeof *list, err);
+    struct tu_role want = {.name = t->name, .layer = -1, .expert = -1, .dtype = t->dtype,
+                           .rank = t->rank, .dim = t->dim};
+    tu_tensor_matrix(t, &want.rows, &want.cols);
+    if (!list)
+        return TU_ENOMEM;
+    *out = (struct tu_fuse){0, 1, list};
+    return role_get(c, &want, t->name, list, err);
+}
+
+static int piece_add(struct tu_ckpt *c, struct tu_piece p, struct tu_err *err)
+{
+    int rc = TU_GROW(&c->piece, &c->piece_cap, c->pieces, err);
+    if (!rc)
+        c->piece[c->pieces++] = p;
+    return rc;
+}
+
+/* Names that no line of the map takes, for one message. */
+struct unknown {
+    size_t n;
+    char first[180];
+};
+
+static void unknown_add(struct unknown *u, const char *name)
+{
+    size_t at = strlen(u->first);
+    if (u->n++ < 3)
+        snprintf(u->first + at, sizeof u->first - at, "%s'%.50s'", at ? ", " : "", name);
+}
+
+static int add_tensor(struct tu_ckpt *c, uint32_t f, uint32_t index, const struct tu_tensor *t,
+                      const struct tui_naming *n, struct unknown *u, struct tu_err *err)
+{
+    struct tu_piece p = {.file = f, .index = index, .tensor = *t, .at = n->at};
+    struct tu_tensor whole;
+    struct tu_named named;
+    const uint64_t *global = NULL;
+    bool yes = false;
+    int rc = tui_box_of(c, t, &p.offset, &global, err);
+    if (n->prefix)
+        p.tensor.name += strlen(n->prefix);
+    whole = p.tensor;
+    if (global)
+        whole.dim = global;
+    if (!rc && !n->map)
+        rc = plain_of(c, &whole, &p.fuse, err);
+    if (!rc && n->map)
+        rc = tu_map_match(n->map, whole.name, n->layer_base, n->expert_base, &named, &yes, err);
+    if (!rc && n->map && !yes) {
+        unknown_add(u, whole.name);
+        return 0;
+    }
+    if (!rc && n->map && named.transform & TU_MAP_DROP) {
+        c->dropped++;
+        return 0;
+    }
+    if (!rc && n->map && n->adjust)
+        n->adjust(c, &named);
+    if (!rc && n->map)
+        rc = fuse_of(c, &whole, &named, &p.fuse, err);
+    return rc ? rc : piece_add(c, p, err);
+}
+
+int tui_add_pieces(struct tu_ckpt *c, uint32_t f, const struct tui_naming *n, struct tu_err *err)
+{
+    const struct tu_source *s = c->file[f].source;
+    size_t prefix = n->prefix ? strlen(n->prefix) : 0;
+    struct unknown u = {0};
+    int rc = 0;
+    for (size_t i = 0; i < s->n && !rc; i++)
+        if (!prefix || !strncmp(s->tensor[i].name, n->prefix, prefix))
+            rc = add_tensor(c, f, (uint32_t)i, &s->tensor[i], n, &u, err);
+    if (!rc && u.n)
+        rc = tu_fail(err, TU_EINCOMPLETE, "no line of map %s takes %zu of its tensors: %s%s",
+                     tu_map_name(n->map), u.n, u.first, u.n > 3 ? ", …" : "");
+    if (rc && rc != TU_ENOMEM)
+        tu_err_prefix(err, "%s", s->path);
+    return rc;
+}

@@ -1,0 +1,241 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: Apache-2.0
+# shard-ckpt on checkpoints that real frameworks wrote, and on broken ones.
+load helper
+
+DATA=$BATS_TEST_DIRNAME/../data
+
+# same_as ORACLE: standard input is the digests that the real library computed.
+same_as() { sed 's/ - / /' | diff "$1" -; }
+
+@test "the digests of Hugging Face folders are those of their bytes" {
+    for d in "$DATA"/hf/*/; do
+        d=${d%/}
+        case $d in *_fused) continue ;; esac # canonical tensors are the experts one by one
+        shard-ckpt digest "$d" | same_as "$d.oracle"
+    done
+}
+
+@test "fused experts are the experts one by one" {
+    run -0 shard-ckpt diff "$DATA/hf/mixtral" "$DATA/hf/mixtral_fused"
+    assert_output 'equal: 41 tensors'
+}
+
+@test "Megatron's own files hold the tensors of the model they were made from" {
+    for d in "$DATA"/megatron/*/; do
+        d=${d%/}
+        shard-ckpt digest "$d" | same_as "$d.oracle"
+    done
+}
+
+@test "Meta's files hold the tensors of the model they were made from" {
+    for d in "$DATA"/meta/*/; do
+        d=${d%/}
+        shard-ckpt digest "$d" | same_as "$d.oracle"
+    done
+}
+
+@test "real checkpoints go to every layout and back" {
+    for m in llama_even llama_tied llama_mqa mistral qwen2 qwen3 gpt2 gpt_neox mixtral qwen2_moe qwen3_moe; do
+        for to in megatron:tp=2,pp=2 megatron:tp=1,pp=1,spec=local tns tns:ranks=3 torch safetensors; do
+            # A model of one layer has one stage.
+            case $m in *_tied) to=${to/pp=2/pp=1} ;; esac
+            rm -rf there back
+            shard-ckpt convert --to "$to" "$DATA/hf/$m" there
+            shard-ckpt convert --from "${to%%:*}" --to hf there back
+            shard-ckpt diff --from-b hf "$DATA/hf/$m" back
+        done
+    done
+}
+
+@test "small files travel with the weights" {
+    shard-ckpt convert --to megatron:tp=2 "$DATA/hf/llama" m
+    [ -f m/hf/tokenizer.json ] && [ -f m/hf/chat_template.jinja ]
+    shard-ckpt convert --to hf m h
+    for f in config.json generation_config.json tokenizer.json tokenizer_config.json chat_template.jinja; do
+        cmp "$DATA/hf/llama/$f" "h/$f"
+    done
+}
+
+@test "a folder of the hub cache is a source as it is" {
+    mkdir -p hub/models--org--tiny/{blobs,refs,snapshots/abc}
+    printf abc >hub/models--org--tiny/refs/main
+    for f in "$DATA"/hf/llama_sharded/*; do
+        cp "$f" "hub/models--org--tiny/blobs/${f##*/}.blob"
+        ln -s "../../blobs/${f##*/}.blob" "hub/models--org--tiny/snapshots/abc/${f##*/}"
+    done
+    run -0 shard-ckpt diff hub/models--org--tiny "$DATA/hf/llama_sharded"
+    run -0 shard-ckpt diff hub/models--org--tiny/snapshots/abc "$DATA/hf/llama_sharded"
+}
+
+@test "cat into save, across layouts" {
+    shard-ckpt cat "$DATA/megatron/llama_tp2_pp2" >m.tns
+    tns-check m.tns
+    shard-ckpt save --to meta:tp=1 meta <m.tns
+    run -0 shard-ckpt diff meta "$DATA/hf/llama"
+}
+
+@test "shards are cut where Hugging Face cuts them" {
+    shard-ckpt convert --to hf --max-shard-size 20KB "$DATA/hf/llama" h
+    [ -f h/model.safetensors.index.json ]
+    [ "$(find h -name 'model-*' | wc -l)" -gt 2 ]
+    run -0 shard-ckpt diff h "$DATA/hf/llama"
+}
+
+@test "a cast changes the dtype and nothing else is lost" {
+    shard-ckpt convert --to safetensors --dtype f32 "$DATA/hf/llama" wide.safetensors
+    shard-ckpt convert --to safetensors --dtype bf16 wide.safetensors back.safetensors
+    run -0 shard-ckpt diff back.safetensors "$DATA/hf/llama"
+    run -1 shard-ckpt diff wide.safetensors "$DATA/hf/llama"
+    assert_output --partial dtype
+}
+
+@test "include and exclude choose canonical names" {
+    run -0 shard-ckpt ls --include 'model\.layers\.0\.' --exclude '.*mlp' "$DATA/hf/llama"
+    assert_output --partial 'model.layers.0.self_attn.q_proj.weight'
+    refute_output --partial 'mlp'
+    refute_output --partial 'layers.1.'
+}
+
+@test "a missing rank is named by its coordinates" {
+    cp -r "$DATA/megatron/llama_tp2_pp2" m
+    rm -r "$(find m -name mp_rank_01_001)"
+    run -3 shard-ckpt ls m
+    assert_output --partial '1 of 4 ranks are missing: tp=1 pp=1 ep=0'
+}
+
+@test "a rank of another save is refused" {
+    cp -r "$DATA/megatron/llama_tp2_pp2" m
+    cp "$(find "$DATA/megatron/llama_pp2_uneven" -path '*_00_001*' -name '*.pt')" \
+        "$(find m -path '*_00_001*' -name '*.pt')"
+    run -3 shard-ckpt ls m
+    assert_output --partial 'expected tp=2'
+}
+
+@test "uneven stages are refused unless given" {
+    run -2 shard-ckpt convert --to megatron:pp=3 "$DATA/hf/llama" m
+    assert_output --partial '4 layers do not divide by pp=3'
+    [ ! -e m ]
+    shard-ckpt convert --to megatron:pp=3,layers=2+1+1 "$DATA/hf/llama" m
+    run -0 shard-ckpt diff m "$DATA/hf/llama"
+}
+
+@test "splits that do not come out even are refused with the tensor" {
+    run -2 shard-ckpt convert --to megatron:tp=3 "$DATA/hf/llama" m
+    assert_output --partial 'do not divide by tp=3'
+    only_files
+}
+
+@test "an existing destination is refused, and replaced whole with -f" {
+    shard-ckpt convert --to hf "$DATA/hf/llama" out
+    run -2 shard-ckpt convert --to hf "$DATA/hf/llama_even" out
+    assert_output --partial 'exists (-f replaces it)'
+    run -0 shard-ckpt diff out "$DATA/hf/llama"
+    shard-ckpt convert -f --to hf "$DATA/hf/llama_even" out
+    run -0 shard-ckpt diff out "$DATA/hf/llama_even"
+    [ "$(ls)" = out ]
+}
+
+@test "nothing is converted in place" {
+    cp -r "$DATA/hf/llama" h
+    run -2 shard-ckpt convert -f --to hf h h
+    assert_output --partial 'in place'
+    run -2 shard-ckpt convert -f --to megatron h h/inner
+    assert_output --partial 'in place'
+    run -0 shard-ckpt diff h "$DATA/hf/llama"
+}
+
+@test "a tied head that differs from the embedding is not guessed about" {
+    shard-ckpt convert --to hf "$DATA/hf/llama" h
+    sed -i 's/"tie_word_embeddings": false/"tie_word_embeddings": true/' h/config.json
+    run -3 shard-ckpt convert --to megatron h m
+    assert_output --partial 'lm_head.weight'
+    [ ! -e m ]
+    shard-ckpt convert --untied --to megatron h m
+}
+
+@test "tied heads: dropped, or copied on request" {
+    shard-ckpt convert --to hf "$DATA/hf/llama_tied" a
+    shard-ckpt convert --to hf --tied copy "$DATA/hf/llama_tied" b
+    run -0 shard-ckpt ls --from safetensors a/model.safetensors
+    refute_output --partial lm_head
+    tns-import b/model.safetensors -o b.tns
+    run -0 tns-ls b.tns
+    assert_output --partial lm_head
+    run -0 shard-ckpt diff a b
+}
+
+@test "vocabulary padding is zeros, or the last row" {
+    shard-ckpt convert --to megatron:tp=2,pad=32 "$DATA/hf/llama" m
+    run -0 shard-ckpt ls --pieces m
+    assert_output --partial '64x32'
+    shard-ckpt convert --to megatron:tp=2,pad=32 --vocab-pad last "$DATA/hf/llama" n
+    run -1 cmp m/release/mp_rank_01/model_optim_rng.pt n/release/mp_rank_01/model_optim_rng.pt
+    run -0 shard-ckpt diff m n
+}
+
+@test "an unknown tensor is listed, not dropped" {
+    cp -r "$DATA/hf/llama" h
+    tns-import h/model.safetensors | tns-cat --rename 'model\.norm\.weight=model.norm.wight' - |
+        tns-export --to safetensors -o h/model.safetensors
+    run -3 shard-ckpt convert --to megatron h m
+    assert_output --partial "'model.norm.wight'"
+    printf 'model\\.norm\\.wight\tnorm.weight\tread\n' >own.map
+    shard-ckpt convert --map own.map --to megatron h m
+    run -0 shard-ckpt diff m "$DATA/hf/llama"
+}
+
+@test "verify finds a changed byte" {
+    shard-ckpt convert --to megatron:tp=2 "$DATA/hf/llama" m
+    run -0 shard-ckpt verify m
+    f=m/release/mp_rank_00/model_optim_rng.pt
+    printf '\xff' | dd of=$f bs=1 seek=$(($(stat -c %s $f) / 2)) conv=notrunc status=none
+    run -3 shard-ckpt verify m
+}
+
+@test "replicas that differ are found" {
+    shard-ckpt convert --to megatron:tp=2 "$DATA/hf/llama" a
+    shard-ckpt convert --to megatron:tp=2 "$DATA/hf/llama_even" b
+    sed -i 's/"vocab_size": 128/"vocab_size": 101/' b/hf/config.json
+    cp b/release/mp_rank_01/model_optim_rng.pt a/release/mp_rank_01/
+    run -3 shard-ckpt verify a
+    assert_output --partial 'mp_rank_01'
+}
+
+@test "plan says what would be written and writes nothing" {
+    run -0 shard-ckpt plan --json --to megatron:tp=2,pp=2 "$DATA/hf/llama" m
+    assert_output --partial '"write_bytes":'
+    assert_output --partial 'release/mp_rank_01_001/model_optim_rng.pt'
+    only_files
+}
+
+@test "a full device leaves nothing behind" {
+    [ "$(id -u)" = 0 ] || skip 'needs root to mount'
+    mkdir small
+    mount -t tmpfs -o size=64k none small 2>/dev/null || skip 'cannot mount here'
+    run shard-ckpt convert --to megatron:tp=2 "$DATA/hf/llama" small/m
+    [ "$status" = 4 ]
+    run -0 ls small
+    assert_output ''
+    umount small
+}
+
+@test "killed at any instant, a convert leaves the whole checkpoint or none" {
+    echo "seed ${TENSORUTILS_TEST_SEED:=$$}" >&3
+    RANDOM=$TENSORUTILS_TEST_SEED
+    kills=20
+    [ -z "${SLOW:-}" ] || kills=200
+    tns-gen --shape 2048,1024 --dtype bf16 a b c d e f -o big.tns
+    for ((i = 0; i < kills; i++)); do
+        rm -rf out
+        shard-ckpt convert --to tns:ranks=4 big.tns out &
+        sleep "0.0$((RANDOM % 80 + 10))"
+        kill -9 $! 2>/dev/null || true
+        wait $! 2>/dev/null || true
+        [ ! -e out ] || shard-ckpt diff big.tns out >/dev/null
+    done
+    rm -rf out
+    shard-ckpt convert --to tns:ranks=4 big.tns out
+    shard-ckpt diff big.tns out
+    [ "$(ls)" = "$(printf 'big.tns\nout')" ]
+}

@@ -1,0 +1,29 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: Apache-2.0
+load helper
+
+lines() { printf '{"schema":"x"}\n{"n":1,"s":2,"who":"a"}\n{"n":2,"s":4,"who":"a"}\n{"n":1,"s":3,"who":"b"}\n{"end":true}\n'; }
+
+@test "a series for each value of --by, and the same bytes every time" {
+    lines | tns-plot -x n -y s -b who -t 'Title & more' -o a.svg
+    lines | tns-plot -x n -y s -b who -t 'Title & more' >b.svg
+    cmp a.svg b.svg
+    run -0 cat a.svg
+    assert_output --partial '>a</text>'
+    assert_output --partial '>b</text>'
+    assert_output --partial 'Title &amp; more'
+}
+
+@test "bars are named by the x key" {
+    lines | tns-plot -x who -y s -k bars -o a.svg
+    run -0 cat a.svg
+    assert_output --partial '>a</text>'
+}
+
+@test "no point is an error, and so is a line that is not JSON" {
+    run -3 tns-plot -x no -y s <<<'{"n":1,"s":2}'
+    assert_output --partial "no line has both 'no' and 's'"
+    run -3 tns-plot -x n -y s <<<'nonsense'
+    assert_output --partial 'line 1'
+    run -2 tns-plot -x n <<<'{}'
+}
