@@ -68,14 +68,14 @@ static double model_pairs(const struct tu_plan *p, double bytes, double alpha,
 const struct tu_algorithm tui_a2a_pairwise = {
     "pairwise",  "one partner after the other",
     SOURCE,      TU_ALLTOALL,
-    tui_no_keys, 0,
+    tui_coll_no_keys, 0,
     plan_pairs,  round_pairs,
     sent_pairs,  model_pairs,
 };
 const struct tu_algorithm tui_ag_pairwise = {
     "pairwise",  "one partner after the other",
     SOURCE,      TU_ALLGATHER,
-    tui_no_keys, 0,
+    tui_coll_no_keys, 0,
     plan_pairs,  round_pairs,
     sent_pairs,  model_pairs,
 };
@@ -157,7 +157,7 @@ const struct tu_algorithm tui_ar_direct = {
     "each rank folds its block of all inputs, then a ring; keeps any --reduce-order",
     SOURCE,
     TU_ALLREDUCE,
-    tui_no_keys,
+    tui_coll_no_keys,
     TU_ALG_ORDERED,
     plan_direct,
     round_direct,
@@ -167,7 +167,7 @@ const struct tu_algorithm tui_ar_direct = {
 const struct tu_algorithm tui_rs_direct = {
     "direct",    "each rank folds its block of all inputs; keeps any --reduce-order",
     SOURCE,      TU_REDUCE_SCATTER,
-    tui_no_keys, TU_ALG_ORDERED,
+    tui_coll_no_keys, TU_ALG_ORDERED,
     plan_direct, round_direct,
     sent_direct, model_direct,
 };

@@ -142,7 +142,7 @@ const struct tu_algorithm tui_ar_double_tree = {
     "double binary tree, half of the data on each (seg=N: in N parts)",
     "Sanders, Speck, Träff 2009; NCCL",
     TU_ALLREDUCE,
-    tui_segment_keys,
+    tui_coll_seg_keys,
     0,
     plan,
     round_of,

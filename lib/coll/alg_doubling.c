@@ -114,7 +114,7 @@ static double model_doubling(const struct tu_plan *p, double bytes, double alpha
 const struct tu_algorithm tui_ar_doubling = {
     "doubling",    "recursive doubling: whole vectors, fewest steps",
     SOURCE,        TU_ALLREDUCE,
-    tui_no_keys,   0,
+    tui_coll_no_keys,   0,
     plan_doubling, round_doubling,
     sent_doubling, model_doubling,
 };
@@ -201,7 +201,7 @@ static double model_rab(const struct tu_plan *p, double bytes, double alpha, dou
 const struct tu_algorithm tui_ar_rabenseifner = {
     "rabenseifner", "recursive halving, then doubling: few steps and least bytes",
     SOURCE,         TU_ALLREDUCE,
-    tui_no_keys,    0,
+    tui_coll_no_keys,    0,
     plan_rab,       round_rab,
     sent_rab,       model_rab,
 };
@@ -260,7 +260,7 @@ static double model_powers(const struct tu_plan *p, double bytes, double alpha,
 const struct tu_algorithm tui_rs_halving = {
     "halving",    "recursive halving, powers of two only",
     SOURCE,       TU_REDUCE_SCATTER,
-    tui_no_keys,  0,
+    tui_coll_no_keys,  0,
     plan_halving, round_halving,
     sent_others,  model_powers,
 };
@@ -289,7 +289,7 @@ static void round_gather(const struct tu_plan *p, uint32_t r, uint64_t k,
 const struct tu_algorithm tui_ag_doubling = {
     "doubling",  "recursive doubling, powers of two only",
     SOURCE,      TU_ALLGATHER,
-    tui_no_keys, 0,
+    tui_coll_no_keys, 0,
     plan_gather, round_gather,
     sent_others, model_powers,
 };
@@ -336,7 +336,7 @@ const struct tu_algorithm tui_dissemination = {
     "in round k everyone tells the rank 2^k further",
     "Hensgen, Finkel, Manber 1988",
     TU_BARRIER,
-    tui_no_keys,
+    tui_coll_no_keys,
     0,
     plan_barrier,
     round_barrier,

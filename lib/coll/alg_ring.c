@@ -80,7 +80,7 @@ static double model_allreduce(const struct tu_plan *p, double bytes, double alph
 const struct tu_algorithm tui_ar_ring = {
     "ring",           "neighbours only; least bytes (seg=N: each block in N parts)",
     SOURCE,           TU_ALLREDUCE,
-    tui_segment_keys, 0,
+    tui_coll_seg_keys, 0,
     plan_allreduce,   round_allreduce,
     sent_allreduce,   model_allreduce,
 };
@@ -129,7 +129,7 @@ static double model_half(const struct tu_plan *p, double bytes, double alpha, do
 }
 
 const struct tu_algorithm tui_rs_ring = {
-    "ring", "neighbours only", SOURCE,        TU_REDUCE_SCATTER, tui_no_keys,
+    "ring", "neighbours only", SOURCE,        TU_REDUCE_SCATTER, tui_coll_no_keys,
     0,      plan_scatter,      round_scatter, sent_blocks,       model_half,
 };
 
@@ -156,7 +156,7 @@ static void round_gather(const struct tu_plan *p, uint32_t r, uint64_t k,
 }
 
 const struct tu_algorithm tui_ag_ring = {
-    "ring", "neighbours only", SOURCE,       TU_ALLGATHER, tui_no_keys,
+    "ring", "neighbours only", SOURCE,       TU_ALLGATHER, tui_coll_no_keys,
     0,      plan_gather,       round_gather, sent_blocks,  model_half,
 };
 
@@ -205,7 +205,7 @@ static double model_chain(const struct tu_plan *p, double bytes, double alpha,
 const struct tu_algorithm tui_bc_chain = {
     "chain",           "one after the other (seg=N: pipelined in N parts)",
     "pipelined chain", TU_BROADCAST,
-    tui_segment_keys,  0,
+    tui_coll_seg_keys,  0,
     plan_chain,        round_chain,
     sent_chain,        model_chain,
 };
@@ -248,7 +248,7 @@ const struct tu_algorithm tui_shift = {
     "each to its right-hand neighbour",
     "nccl-tests, sendrecv",
     TU_SENDRECV,
-    tui_no_keys,
+    tui_coll_no_keys,
     0,
     plan_shift,
     round_shift,

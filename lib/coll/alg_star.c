@@ -75,7 +75,7 @@ static double model_allreduce(const struct tu_plan *p, double bytes, double alph
 }
 
 const struct tu_algorithm tui_ar_star = {
-    "star", "all to rank 0 and back", SOURCE,          TU_ALLREDUCE,   tui_no_keys,
+    "star", "all to rank 0 and back", SOURCE,          TU_ALLREDUCE,   tui_coll_no_keys,
     0,      plan_allreduce,           round_allreduce, sent_allreduce, model_allreduce,
 };
 
@@ -120,7 +120,7 @@ static double model_one_way(const struct tu_plan *p, double bytes, double alpha,
 }
 
 const struct tu_algorithm tui_red_star = {
-    "star", "all to the root", SOURCE,       TU_REDUCE,   tui_no_keys,
+    "star", "all to the root", SOURCE,       TU_REDUCE,   tui_coll_no_keys,
     0,      plan_one_way,      round_reduce, sent_inward, model_one_way,
 };
 
@@ -138,7 +138,7 @@ static void round_broadcast(const struct tu_plan *p, uint32_t r, uint64_t k,
 }
 
 const struct tu_algorithm tui_bc_star = {
-    "star", "the root to all", SOURCE,          TU_BROADCAST, tui_no_keys,
+    "star", "the root to all", SOURCE,          TU_BROADCAST, tui_coll_no_keys,
     0,      plan_one_way,      round_broadcast, sent_outward, model_one_way,
 };
 
@@ -159,7 +159,7 @@ static void round_gather(const struct tu_plan *p, uint32_t r, uint64_t k,
 }
 
 const struct tu_algorithm tui_gather_star = {
-    "star", "all to the root", SOURCE,       TU_GATHER,   tui_no_keys,
+    "star", "all to the root", SOURCE,       TU_GATHER,   tui_coll_no_keys,
     0,      plan_one_way,      round_gather, sent_inward, model_one_way,
 };
 
@@ -180,6 +180,6 @@ static void round_scatter(const struct tu_plan *p, uint32_t r, uint64_t k,
 }
 
 const struct tu_algorithm tui_scatter_star = {
-    "star", "the root to all", SOURCE,        TU_SCATTER,   tui_no_keys,
+    "star", "the root to all", SOURCE,        TU_SCATTER,   tui_coll_no_keys,
     0,      plan_one_way,      round_scatter, sent_outward, model_one_way,
 };

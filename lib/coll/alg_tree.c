@@ -120,7 +120,7 @@ static double model_allreduce(const struct tu_plan *p, double bytes, double alph
 const struct tu_algorithm tui_ar_tree = {
     "tree",           "binomial reduce, then broadcast (seg=N: in N parts)",
     SOURCE,           TU_ALLREDUCE,
-    tui_segment_keys, 0,
+    tui_coll_seg_keys, 0,
     plan_allreduce,   round_allreduce,
     sent_allreduce,   model_allreduce,
 };
@@ -163,7 +163,7 @@ static double model_reduce(const struct tu_plan *p, double bytes, double alpha,
 const struct tu_algorithm tui_red_tree = {
     "tree",           "binomial (seg=N: in N parts)",
     SOURCE,           TU_REDUCE,
-    tui_segment_keys, 0,
+    tui_coll_seg_keys, 0,
     plan_reduce,      round_reduce,
     sent_reduce,      model_reduce,
 };
@@ -209,7 +209,7 @@ static double model_broadcast(const struct tu_plan *p, double bytes, double alph
 const struct tu_algorithm tui_bc_tree = {
     "tree",           "binomial (seg=N: in N parts)",
     SOURCE,           TU_BROADCAST,
-    tui_segment_keys, 0,
+    tui_coll_seg_keys, 0,
     plan_broadcast,   round_broadcast,
     sent_broadcast,   model_broadcast,
 };
@@ -314,11 +314,11 @@ static double model_blocks(const struct tu_plan *p, double bytes, double alpha,
 }
 
 const struct tu_algorithm tui_gather_tree = {
-    "tree", "binomial",  SOURCE,       TU_GATHER,   tui_no_keys,
+    "tree", "binomial",  SOURCE,       TU_GATHER,   tui_coll_no_keys,
     0,      plan_blocks, round_gather, sent_gather, model_blocks,
 };
 const struct tu_algorithm tui_scatter_tree = {
-    "tree", "binomial",  SOURCE,        TU_SCATTER,   tui_no_keys,
+    "tree", "binomial",  SOURCE,        TU_SCATTER,   tui_coll_no_keys,
     0,      plan_blocks, round_scatter, sent_scatter, model_blocks,
 };
 
@@ -390,7 +390,7 @@ const struct tu_algorithm tui_bc_scatter = {
     "binomial scatter, then a ring: least bytes",
     "van de Geijn; Thakur, Rabenseifner, Gropp 2005",
     TU_BROADCAST,
-    tui_no_keys,
+    tui_coll_no_keys,
     0,
     plan_spread,
     round_spread,

@@ -37,8 +37,8 @@ const struct tu_algorithm *const tu_algorithms[] = {
     &tui_shift,        &tui_dissemination,  NULL,
 };
 
-const char *const tui_no_keys[] = {NULL};
-const char *const tui_segment_keys[] = {"seg", NULL};
+const char *const tui_coll_no_keys[] = {NULL};
+const char *const tui_coll_seg_keys[] = {"seg", NULL};
 
 double tu_bus_factor(enum tu_collective c, uint32_t ranks)
 {

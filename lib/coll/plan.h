@@ -74,7 +74,7 @@ static inline uint32_t tui_pow2_below(uint32_t p)
 }
 
 int tui_plan_segments(struct tu_plan *p, const struct tu_spec *spec, struct tu_err *err);
-extern const char *const tui_no_keys[], *const tui_segment_keys[];
+extern const char *const tui_coll_no_keys[], *const tui_coll_seg_keys[];
 
 /* One element type for the model: bytes of the whole, ranks as doubles. */
 extern const struct tu_algorithm tui_ar_ring, tui_ar_doubling, tui_ar_rabenseifner,
