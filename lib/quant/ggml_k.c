@@ -188,11 +188,12 @@ static float descend16(const float *x, unsigned char *code)
     return ll > 0 ? xl / ll : 0;
 }
 
-/* Signed scales to 0 … 63 (32 is 0), the extreme to 0; returns the unit. */
+/* Signed scales to 0 … 63 (32 is 0), the extreme to 0; returns the unit. All 0 without an
+ * extreme: the unit is then 0. */
 static float quantize_signed(const float *scale, unsigned char *l)
 {
     float top = tui_extreme(scale, 16);
-    memset(l, 32, 16);
+    memset(l, 0, 16);
     if (top == 0)
         return 0;
     float inverse = -32 / top;
