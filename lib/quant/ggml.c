@@ -71,52 +71,60 @@ static int decode(const struct tu_coding *c, uint64_t first, size_t n, const voi
 
 /* Rows ------------------------------------------------------------------------------- */
 
-#define KERNEL(fn, bits, name) {name, bits, (tu_kernel_fn)fn},
-#define PLAIN(fn) KERNEL(fn, 0, "plain") {NULL, 0, NULL}
+/* Kernels, best first. */
+#define END {NULL, 0, NULL}
+#define PLAIN(fn) {"plain", 0, (tu_kernel_fn)fn}, END
+#if defined __x86_64__ && !defined TU_NO_X86
+#define LANES(fn)                                                                         \
+    {"avx512", TU_CPU_GROUP_AVX512, (tu_kernel_fn)fn##_avx512},                           \
+        {"avx2", TU_CPU_GROUP_AVX2, (tu_kernel_fn)fn##_avx2}, PLAIN(fn)
+#else
+#define LANES(fn) PLAIN(fn)
+#endif
 
-/* X(name, DTYPE, flags, bits per weight, help) */
+/* X(name, DTYPE, flags, kernels, bits per weight, help) */
 #define WEIGHTED TU_CODEC_WEIGHTED
 #define ENCODED_TABLE(X)                                                                   \
-    X(q8_0, Q8_0, 0, "8.5", "a scale per 32")                                              \
-    X(q6_k, Q6_K, WEIGHTED, "6.5625", "a scale per 16, of 8 bits")                         \
-    X(q5_k, Q5_K, WEIGHTED, "5.5", "scale and minimum per 32, of 6 bits")                  \
-    X(q4_k, Q4_K, WEIGHTED, "4.5", "scale and minimum per 32, of 6 bits")                  \
-    X(q3_k, Q3_K, WEIGHTED, "3.4375", "a scale per 16, of 6 bits")                         \
-    X(q2_k, Q2_K, WEIGHTED, "2.625", "scale and minimum per 16, of 4 bits")                \
-    X(q5_1, Q5_1, WEIGHTED, "6", "scale and minimum per 32")                               \
-    X(q5_0, Q5_0, WEIGHTED, "5.5", "a scale per 32")                                       \
-    X(q4_1, Q4_1, WEIGHTED, "5", "scale and minimum per 32")                               \
-    X(q4_0, Q4_0, WEIGHTED, "4.5", "a scale per 32")                                       \
-    X(iq4_nl, IQ4_NL, WEIGHTED, "4.5", "uneven steps, a scale per 32")                     \
-    X(iq4_xs, IQ4_XS, WEIGHTED, "4.25", "uneven steps, a scale per 32, of 6 bits")         \
-    X(mxfp4, MXFP4, 0, "4.25", "E2M1, a power of two per 32")                              \
-    X(nvfp4, NVFP4, 0, "4.5", "E2M1, an E4M3 scale per 16")                                \
-    X(q2_0, Q2_0, 0, "2.25", "three values, a scale per 64")                               \
-    X(tq2_0, TQ2_0, 0, "2.0625", "ternary in two bits, a scale per 256")                   \
-    X(tq1_0, TQ1_0, 0, "1.6875", "ternary, five in a byte, a scale per 256")               \
-    X(q1_0, Q1_0, 0, "1.125", "signs, a scale per 128")
+    X(q8_0, Q8_0, 0, PLAIN, "8.5", "a scale per 32")                                              \
+    X(q6_k, Q6_K, WEIGHTED, LANES, "6.5625", "a scale per 16, of 8 bits")                         \
+    X(q5_k, Q5_K, WEIGHTED, LANES, "5.5", "scale and minimum per 32, of 6 bits")                  \
+    X(q4_k, Q4_K, WEIGHTED, LANES, "4.5", "scale and minimum per 32, of 6 bits")                  \
+    X(q3_k, Q3_K, WEIGHTED, LANES, "3.4375", "a scale per 16, of 6 bits")                         \
+    X(q2_k, Q2_K, WEIGHTED, LANES, "2.625", "scale and minimum per 16, of 4 bits")                \
+    X(q5_1, Q5_1, WEIGHTED, PLAIN, "6", "scale and minimum per 32")                               \
+    X(q5_0, Q5_0, WEIGHTED, PLAIN, "5.5", "a scale per 32")                                       \
+    X(q4_1, Q4_1, WEIGHTED, PLAIN, "5", "scale and minimum per 32")                               \
+    X(q4_0, Q4_0, WEIGHTED, PLAIN, "4.5", "a scale per 32")                                       \
+    X(iq4_nl, IQ4_NL, WEIGHTED, LANES, "4.5", "uneven steps, a scale per 32")                     \
+    X(iq4_xs, IQ4_XS, WEIGHTED, LANES, "4.25", "uneven steps, a scale per 32, of 6 bits")         \
+    X(mxfp4, MXFP4, 0, PLAIN, "4.25", "E2M1, a power of two per 32")                              \
+    X(nvfp4, NVFP4, 0, PLAIN, "4.5", "E2M1, an E4M3 scale per 16")                                \
+    X(q2_0, Q2_0, 0, PLAIN, "2.25", "three values, a scale per 64")                               \
+    X(tq2_0, TQ2_0, 0, PLAIN, "2.0625", "ternary in two bits, a scale per 256")                   \
+    X(tq1_0, TQ1_0, 0, PLAIN, "1.6875", "ternary, five in a byte, a scale per 256")               \
+    X(q1_0, Q1_0, 0, PLAIN, "1.125", "signs, a scale per 128")
 #define DECODED_TABLE(X)                                                                   \
-    X(iq3_s, IQ3_S, 0, "3.4375", "lattice of 4, decoding only")                            \
-    X(iq3_xxs, IQ3_XXS, 0, "3.0625", "lattice of 4, decoding only")                        \
-    X(iq2_s, IQ2_S, 0, "2.5625", "lattice of 8, decoding only")                            \
-    X(iq2_xs, IQ2_XS, 0, "2.3125", "lattice of 8, decoding only")                          \
-    X(iq2_xxs, IQ2_XXS, 0, "2.0625", "lattice of 8, decoding only")                        \
-    X(iq1_m, IQ1_M, 0, "1.75", "lattice of 8, decoding only")                              \
-    X(iq1_s, IQ1_S, 0, "1.5625", "lattice of 8, decoding only")
+    X(iq3_s, IQ3_S, 0, PLAIN, "3.4375", "lattice of 4, decoding only")                            \
+    X(iq3_xxs, IQ3_XXS, 0, PLAIN, "3.0625", "lattice of 4, decoding only")                        \
+    X(iq2_s, IQ2_S, 0, PLAIN, "2.5625", "lattice of 8, decoding only")                            \
+    X(iq2_xs, IQ2_XS, 0, PLAIN, "2.3125", "lattice of 8, decoding only")                          \
+    X(iq2_xxs, IQ2_XXS, 0, PLAIN, "2.0625", "lattice of 8, decoding only")                        \
+    X(iq1_m, IQ1_M, 0, PLAIN, "1.75", "lattice of 8, decoding only")                              \
+    X(iq1_s, IQ1_S, 0, PLAIN, "1.5625", "lattice of 8, decoding only")
 
-#define ENCODE_KERNELS(name, NAME, flag, bpw, text)                                        \
-    static const struct tu_kernel encode_##name[] = {PLAIN(tui_encode_##name)};            \
-    static const struct tu_kernel weighted_##name[] = {PLAIN(tui_encode_##name)};
-#define DECODE_KERNELS(name, NAME, flag, bpw, text)                                        \
+#define ENCODE_KERNELS(name, NAME, flag, rows, bpw, text)                                        \
+    static const struct tu_kernel encode_##name[] = {rows(tui_encode_##name)};            \
+    static const struct tu_kernel weighted_##name[] = {rows(tui_encode_##name)};
+#define DECODE_KERNELS(name, NAME, flag, rows, bpw, text)                                        \
     static const struct tu_kernel decode_##name[] = {PLAIN(tui_decode_##name)};
 ENCODED_TABLE(ENCODE_KERNELS)
 ENCODED_TABLE(DECODE_KERNELS)
 DECODED_TABLE(DECODE_KERNELS)
 
-#define ENCODED_FORMAT(name, NAME, flag, bpw, text)                                        \
+#define ENCODED_FORMAT(name, NAME, flag, rows, bpw, text)                                        \
     static const struct format format_##name = {                                           \
         TU_##NAME, encode_##name, (flag) ? weighted_##name : NULL, decode_##name};
-#define DECODED_FORMAT(name, NAME, flag, bpw, text)                                        \
+#define DECODED_FORMAT(name, NAME, flag, rows, bpw, text)                                        \
     static const struct format format_##name = {TU_##NAME, NULL, NULL, decode_##name};
 ENCODED_TABLE(ENCODED_FORMAT)
 DECODED_TABLE(DECODED_FORMAT)
@@ -125,8 +133,8 @@ DECODED_TABLE(DECODED_FORMAT)
     {.name = #id, .help = "GGUF, " bpw " bits: " text,                                     \
      .source = "ggml-org/ggml: src/ggml-quants.c", .flags = flag,                          \
      .format = &format_##id, .plan = plan, .encode = encoder, .decode = decode},
-#define ENCODED_ROW(name, NAME, flag, bpw, text) ROW(encode, name, flag, bpw, text)
-#define DECODED_ROW(name, NAME, flag, bpw, text) ROW(NULL, name, flag, bpw, text)
+#define ENCODED_ROW(name, NAME, flag, rows, bpw, text) ROW(encode, name, flag, bpw, text)
+#define DECODED_ROW(name, NAME, flag, rows, bpw, text) ROW(NULL, name, flag, bpw, text)
 
 const struct tu_codec tui_codecs_ggml[] = {
     ENCODED_TABLE(ENCODED_ROW)

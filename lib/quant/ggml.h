@@ -46,6 +46,16 @@ TUI_GGML_DECODED(TUI_DECODE)
 #undef TUI_ENCODE
 #undef TUI_DECODE
 
+/* Formats whose encoders have vector twins. */
+#define TUI_GGML_LANES(X) X(q2_k) X(q3_k) X(q4_k) X(q5_k) X(q6_k) X(iq4_nl) X(iq4_xs)
+#if defined __x86_64__ && !defined TU_NO_X86
+#define TUI_TWINS(name)                                                                 \
+    void tui_encode_##name##_avx2(const struct tui_blocks *b);                          \
+    void tui_encode_##name##_avx512(const struct tui_blocks *b);
+TUI_GGML_LANES(TUI_TWINS)
+#undef TUI_TWINS
+#endif
+
 /* Round half to even, the peer's way: outside |v| ≤ 4194303 the result wraps as there. */
 static inline int tui_nint(float v)
 {

@@ -54,7 +54,8 @@ static int exponent_compat(float a)
     float power = ldexpf(1, k);
     memcpy(&bits, &a, sizeof bits);
     memcpy(&top, &power, sizeof top);
-    unsigned coarser = k < -125 ? (unsigned)(-125 - k) : 0; /* subnormals lie further apart */
+    unsigned coarser =
+        k < -125 ? (unsigned)(-125 - k) : 0; /* subnormals lie further apart */
     for (unsigned i = 0; k != 0 && i < sizeof under / sizeof *under; i++)
         if (m >= under[i].m)
             return top - bits <= under[i].n >> coarser ? k : k - 1;
@@ -106,8 +107,8 @@ void tui_decode_mxfp4(const unsigned char *in, float *x, size_t n)
     }
 }
 
-/* Half of an unsigned E4M3, so that the doubled book fits. 0x7F is NaN, read as 0; a sign is
- * passed over. */
+/* Half of an unsigned E4M3, so that the doubled book fits. 0x7F is NaN, read as 0; a sign
+ * is passed over. */
 static float half_ue4m3(unsigned char v)
 {
     if (v == 0 || v == 0x7f)

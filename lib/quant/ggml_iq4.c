@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* ggml_iq4.c: IQ4_NL and IQ4_XS: four-bit codes into a fixed book of uneven steps. The
  * reference. */
-#include "ggml.h"
+#include "ggml_k.h"
 #include "tensorutils/core/bytes.h"
 
 enum { N = 32 };
@@ -68,12 +68,26 @@ void tui_encode_iq4_nl(const struct tui_blocks *b)
 {
     unsigned char *out = b->out;
     for (size_t i = 0; i < b->n; i++, out += 18) {
-        const float *x = b->x + i * N;
-        float mean = 2 * tui_sum_sq(x, N) / N;
-        float d = fit_weighted(x, b->weight ? b->weight + i * N : NULL, mean);
+        const float *x = b->x + i * N, *w = b->weight ? b->weight + i * N : NULL;
+        float d = fit_weighted(x, w, w ? 2 * tui_sum_sq(x, N) / N : 0);
         tu_put16(out, tu_to_f16(d));
         put_codes(out + 2, x, tui_inverse(d));
     }
+}
+
+void tui_put_iq4_xs(unsigned char *out, const float *scale, float *inverse)
+{
+    float d = -tui_extreme(scale, 8) / 32, id = tui_inverse(d);
+    unsigned high = 0;
+    memset(out + 4, 0, 4);
+    for (unsigned j = 0; j < 8; j++) {
+        int l = tui_clamp(tui_nint(id * scale[j]), -32, 31);
+        inverse[j] = tui_inverse(d * (float)l);
+        out[4 + j / 2] |= (unsigned char)(((l + 32) & 15) << 4 * (j % 2));
+        high |= (unsigned)(l + 32) >> 4 << 2 * j;
+    }
+    tu_put16(out, tu_to_f16(d));
+    tu_put16(out + 2, (uint16_t)high);
 }
 
 void tui_encode_iq4_xs(const struct tui_blocks *b)
@@ -82,20 +96,13 @@ void tui_encode_iq4_xs(const struct tui_blocks *b)
     for (size_t i = 0; i < b->n; i++, out += 136) {
         const float *x = b->x + i * TUI_SUPER,
                     *w = b->weight ? b->weight + i * TUI_SUPER : NULL;
-        float scale[8], mean = 2 * tui_sum_sq(x, TUI_SUPER) / TUI_SUPER;
+        float scale[8], inverse[8],
+            mean = w ? 2 * tui_sum_sq(x, TUI_SUPER) / TUI_SUPER : 0;
         for (unsigned j = 0; j < 8; j++)
             scale[j] = fit_weighted(x + N * j, w ? w + N * j : NULL, mean);
-        float d = -tui_extreme(scale, 8) / 32, inverse = tui_inverse(d);
-        unsigned high = 0;
-        tu_put16(out, tu_to_f16(d));
-        memset(out + 4, 0, 4);
-        for (unsigned j = 0; j < 8; j++) {
-            int l = tui_clamp(tui_nint(inverse * scale[j]), -32, 31);
-            put_codes(out + 8 + 16 * j, x + N * j, tui_inverse(d * (float)l));
-            out[4 + j / 2] |= (unsigned char)(((l + 32) & 15) << 4 * (j % 2));
-            high |= (unsigned)(l + 32) >> 4 << 2 * j;
-        }
-        tu_put16(out + 2, (uint16_t)high);
+        tui_put_iq4_xs(out, scale, inverse);
+        for (unsigned j = 0; j < 8; j++)
+            put_codes(out + 8 + 16 * j, x + N * j, inverse[j]);
     }
 }
 

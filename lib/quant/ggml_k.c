@@ -4,58 +4,50 @@
  *
  * Three steps: fit each sub-block, quantize the sub-blocks' scales (and minima), and pick
  * the codes again under the scales that are stored. */
-#include "ggml.h"
+#include "ggml_k.h"
 #include "tensorutils/core/bytes.h"
 
-enum { MOST = 16 }; /* sub-blocks */
+static void put_f16(unsigned char *p, float v)
+{
+    tu_put16(p, tu_to_f16(v));
+}
 
-/* Q2_K, Q4_K and Q5_K: value = d·ls·code - dmin·lm. */
-struct affine {
-    unsigned sub; /* elements of a sub-block */
-    int nmax, scale_max;
-    struct tui_fit_min fit, weighted;
-};
+static float rounded(float v)
+{
+    return tu_from_f16(tu_to_f16(v));
+}
 
-static const struct affine q2 = {
-    16, 3, 15, {3, -0.5f, 0.1f, 15, true}, {3, -0.9f, 0.05f, 36, false}};
-static const struct affine q4 = {
-    32, 15, 63, {15, -1.0f, 0.1f, 20, false}, {15, -0.9f, 0.05f, 36, false}};
-static const struct affine q5 = {
-    32, 31, 63, {31, -0.5f, 0.1f, 15, false}, {31, -0.9f, 0.05f, 36, false}};
+static const float *weights_at(const struct tui_blocks *b, size_t i)
+{
+    return b->weight ? b->weight + i * TUI_SUPER : NULL;
+}
 
-struct super {
-    float scale[MOST], min[MOST], sum[MOST]; /* of the sub-blocks; sums of weights */
-    unsigned char ls[MOST], lm[MOST], code[TUI_SUPER];
-    float d, dmin;
-};
+/* Q2_K, Q4_K, Q5_K --- */
+
+#define WEIGHTED_FIT(nmax)                                                               \
+    {                                                                                    \
+        nmax, -0.9f, 0.05f, 36, false                                                    \
+    }
+
+const struct tui_affine tui_affine_q2_k = {
+    16, 3, 15, {3, -0.5f, 0.1f, 15, true}, WEIGHTED_FIT(3)};
+const struct tui_affine tui_affine_q4_k = {
+    32, 15, 63, {15, -1.0f, 0.1f, 20, false}, WEIGHTED_FIT(15)};
+const struct tui_affine tui_affine_q5_k = {
+    32, 31, 63, {31, -0.5f, 0.1f, 15, false}, WEIGHTED_FIT(31)};
+
+float tui_affine_mean(const struct tui_affine *a, const float *x)
+{
+    float sum = tui_sum_sq(x, TUI_SUPER);
+    return (a->sub == 16 ? sum : 2 * sum) / TUI_SUPER;
+}
 
 /* Weights of a sub-block without an importance matrix. */
-static void own_weights(const struct affine *a, const float *x, float *w)
+static void own_weights(const struct tui_affine *a, const float *x, float *w)
 {
     float mean = a->sub == 16 ? 0 : sqrtf(tui_sum_sq(x, a->sub) / (float)a->sub);
     for (unsigned i = 0; i < a->sub; i++)
         w[i] = a->sub == 16 ? fabsf(x[i]) : mean + fabsf(x[i]);
-}
-
-static void fit_subs(const struct affine *a, const float *x, const float *weight,
-                     struct super *s)
-{
-    float mean = 0;
-    if (weight) /* mean square of the super-block, twice that where sub-blocks are 32 long */
-        mean = tui_sum_sq(x, TUI_SUPER) * (a->sub == 16 ? 1.0f : 2.0f) / TUI_SUPER;
-    for (unsigned j = 0; j < TUI_SUPER / a->sub; j++) {
-        float w[32];
-        const float *xs = x + j * a->sub;
-        if (!weight)
-            own_weights(a, xs, w);
-        for (unsigned i = 0; i < a->sub && weight; i++)
-            w[i] = tui_weigh(weight[j * a->sub + i], mean, xs[i]);
-        s->sum[j] = 0;
-        for (unsigned i = 0; i < a->sub; i++)
-            s->sum[j] += w[i];
-        s->scale[j] = tui_fit_min(weight ? &a->weighted : &a->fit, a->sub, xs, w,
-                                  s->code + j * a->sub, &s->min[j]);
-    }
 }
 
 /* Scales to integers of 0 … most by the largest one; returns the unit. */
@@ -72,76 +64,97 @@ static float quantize_scales(const float *v, unsigned n, int most, unsigned char
     return top > 0 ? top / (float)most : 0;
 }
 
-static void encode_super(const struct affine *a, const float *x, const float *weight,
-                         struct super *s)
+void tui_affine_scales(const struct tui_affine *a, const float *scale, const float *min,
+                       const float *weight, struct tui_super *s)
 {
     unsigned subs = TUI_SUPER / a->sub;
-    fit_subs(a, x, weight, s);
     if (weight) {
-        s->d = tui_fit_positive(subs, a->scale_max, s->scale, s->sum, s->ls);
-        s->dmin = tui_fit_positive(subs, a->scale_max, s->min, s->sum, s->lm);
+        s->d = tui_fit_positive(subs, a->scale_max, scale, weight, s->ls);
+        s->dmin = tui_fit_positive(subs, a->scale_max, min, weight, s->lm);
     } else {
-        s->d = quantize_scales(s->scale, subs, a->scale_max, s->ls);
-        s->dmin = quantize_scales(s->min, subs, a->scale_max, s->lm);
+        s->d = quantize_scales(scale, subs, a->scale_max, s->ls);
+        s->dmin = quantize_scales(min, subs, a->scale_max, s->lm);
     }
-    float d = tu_from_f16(tu_to_f16(s->d)), dmin = tu_from_f16(tu_to_f16(s->dmin));
+    s->unit = rounded(s->d);
+    s->unit_min = rounded(s->dmin);
+}
+
+static void encode_super(const struct tui_affine *a, const float *x, const float *weight,
+                         struct tui_super *s)
+{
+    float scale[16], min[16], sum[16], w[32], mean = weight ? tui_affine_mean(a, x) : 0;
+    unsigned subs = TUI_SUPER / a->sub;
     for (unsigned j = 0; j < subs; j++) {
-        float unit = d * (float)s->ls[j], min = dmin * (float)s->lm[j];
-        if (unit == 0)
-            continue; /* the codes of the fit stay */
-        for (unsigned i = j * a->sub; i < (j + 1) * a->sub; i++)
+        const float *xs = x + j * a->sub;
+        if (!weight)
+            own_weights(a, xs, w);
+        for (unsigned i = 0; i < a->sub && weight; i++)
+            w[i] = tui_weigh(weight[j * a->sub + i], mean, xs[i]);
+        sum[j] = 0;
+        for (unsigned i = 0; i < a->sub; i++)
+            sum[j] += w[i];
+        scale[j] = tui_fit_min(weight ? &a->weighted : &a->fit, a->sub, xs, w,
+                               s->code + j * a->sub, &min[j]);
+    }
+    tui_affine_scales(a, scale, min, weight ? sum : NULL, s);
+    for (unsigned i = 0; i < TUI_SUPER; i++) {
+        float unit = s->unit * (float)s->ls[i / a->sub];
+        float low = s->unit_min * (float)s->lm[i / a->sub];
+        if (unit != 0) /* else the codes of the fit stay */
             s->code[i] =
-                (unsigned char)tui_clamp(tui_nint((x[i] + min) / unit), 0, a->nmax);
+                (unsigned char)tui_clamp(tui_nint((x[i] + low) / unit), 0, a->nmax);
     }
 }
 
-static void put_f16(unsigned char *p, float v)
+void tui_put_q2_k(unsigned char *out, const struct tui_super *s)
 {
-    tu_put16(p, tu_to_f16(v));
+    for (unsigned j = 0; j < 16; j++)
+        out[j] = (unsigned char)(s->ls[j] | s->lm[j] << 4);
+    tui_pack_q2_k(out + 16, s->code);
+    put_f16(out + 80, s->d);
+    put_f16(out + 82, s->dmin);
 }
 
-static const float *weights_at(const struct tui_blocks *b, size_t i)
+void tui_put_q4_k(unsigned char *out, const struct tui_super *s)
 {
-    return b->weight ? b->weight + i * TUI_SUPER : NULL;
+    put_f16(out, s->d);
+    put_f16(out + 2, s->dmin);
+    tui_k4_pack(out + 4, s->ls, s->lm);
+    tui_pack_q4_k(out + 16, s->code);
+}
+
+void tui_put_q5_k(unsigned char *out, const struct tui_super *s)
+{
+    put_f16(out, s->d);
+    put_f16(out + 2, s->dmin);
+    tui_k4_pack(out + 4, s->ls, s->lm);
+    tui_pack_q5_k(out + 16, out + 48, s->code);
 }
 
 void tui_encode_q2_k(const struct tui_blocks *b)
 {
-    struct super s;
-    unsigned char *out = b->out;
-    for (size_t i = 0; i < b->n; i++, out += 84) {
-        encode_super(&q2, b->x + i * TUI_SUPER, weights_at(b, i), &s);
-        for (unsigned j = 0; j < 16; j++)
-            out[j] = (unsigned char)(s.ls[j] | s.lm[j] << 4);
-        tui_pack_q2_k(out + 16, s.code);
-        put_f16(out + 80, s.d);
-        put_f16(out + 82, s.dmin);
+    struct tui_super s;
+    for (size_t i = 0; i < b->n; i++) {
+        encode_super(&tui_affine_q2_k, b->x + i * TUI_SUPER, weights_at(b, i), &s);
+        tui_put_q2_k(b->out + 84 * i, &s);
     }
 }
 
 void tui_encode_q4_k(const struct tui_blocks *b)
 {
-    struct super s;
-    unsigned char *out = b->out;
-    for (size_t i = 0; i < b->n; i++, out += 144) {
-        encode_super(&q4, b->x + i * TUI_SUPER, weights_at(b, i), &s);
-        put_f16(out, s.d);
-        put_f16(out + 2, s.dmin);
-        tui_k4_pack(out + 4, s.ls, s.lm);
-        tui_pack_q4_k(out + 16, s.code);
+    struct tui_super s;
+    for (size_t i = 0; i < b->n; i++) {
+        encode_super(&tui_affine_q4_k, b->x + i * TUI_SUPER, weights_at(b, i), &s);
+        tui_put_q4_k(b->out + 144 * i, &s);
     }
 }
 
 void tui_encode_q5_k(const struct tui_blocks *b)
 {
-    struct super s;
-    unsigned char *out = b->out;
-    for (size_t i = 0; i < b->n; i++, out += 176) {
-        encode_super(&q5, b->x + i * TUI_SUPER, weights_at(b, i), &s);
-        put_f16(out, s.d);
-        put_f16(out + 2, s.dmin);
-        tui_k4_pack(out + 4, s.ls, s.lm);
-        tui_pack_q5_k(out + 16, out + 48, s.code);
+    struct tui_super s;
+    for (size_t i = 0; i < b->n; i++) {
+        encode_super(&tui_affine_q5_k, b->x + i * TUI_SUPER, weights_at(b, i), &s);
+        tui_put_q5_k(b->out + 176 * i, &s);
     }
 }
 
@@ -202,17 +215,23 @@ static float quantize_signed(const float *scale, unsigned char *l)
     return 1 / inverse;
 }
 
-static float fit_q3(const float *x, const float *weight, unsigned char *l,
-                    unsigned char *code)
+float tui_q3_k_scales(const float *scale, const float *weight, unsigned char *l)
 {
-    float scale[16], sum[16], mean = 2 * tui_sum_sq(x, TUI_SUPER) / TUI_SUPER;
+    return weight ? tui_fit_symmetric(16, 32, scale, weight, l)
+                  : quantize_signed(scale, l);
+}
+
+/* The fit of each 16: scales, sums of weights, codes. */
+static void fit_q3(const float *x, const float *weight, float *scale, float *sum,
+                   unsigned char *code)
+{
+    float w[16], mean = weight ? 2 * tui_sum_sq(x, TUI_SUPER) / TUI_SUPER : 0;
     for (unsigned j = 0; j < 16; j++) {
         const float *xs = x + 16 * j;
         if (!weight) {
             scale[j] = descend16(xs, code + 16 * j);
             continue;
         }
-        float w[16];
         sum[j] = 0;
         for (unsigned i = 0; i < 16; i++) {
             w[i] = tui_weigh(weight[16 * j + i], mean, xs[i]);
@@ -220,54 +239,77 @@ static float fit_q3(const float *x, const float *weight, unsigned char *l,
         }
         scale[j] = tui_fit_symmetric(16, 4, xs, w, code + 16 * j);
     }
-    return weight ? tui_fit_symmetric(16, 32, scale, sum, l) : quantize_signed(scale, l);
+}
+
+void tui_put_q3_k(unsigned char *out, float d, const unsigned char *l,
+                  const unsigned char *code)
+{
+    tui_pack_q3_k(out, out + 32, code);
+    tui_pack_q3_k_scales(out + 96, l);
+    put_f16(out + 108, d);
 }
 
 void tui_encode_q3_k(const struct tui_blocks *b)
 {
-    unsigned char l[16], code[TUI_SUPER], *out = b->out;
-    for (size_t i = 0; i < b->n; i++, out += 110) {
-        const float *x = b->x + i * TUI_SUPER;
-        float d = fit_q3(x, weights_at(b, i), l, code);
-        put_f16(out + 108, d);
-        d = tu_from_f16(tu_to_f16(d));
+    unsigned char l[16], code[TUI_SUPER];
+    float scale[16], sum[16];
+    for (size_t i = 0; i < b->n; i++) {
+        const float *x = b->x + i * TUI_SUPER, *w = weights_at(b, i);
+        fit_q3(x, w, scale, sum, code);
+        float d = tui_q3_k_scales(scale, w ? sum : NULL, l);
         for (unsigned k = 0; k < TUI_SUPER; k++) {
-            float unit = d * (float)(l[k / 16] - 32);
+            float unit = rounded(d) * (float)(l[k / 16] - 32);
             if (unit != 0)
                 code[k] = (unsigned char)(tui_clamp(tui_nint(x[k] / unit), -4, 3) + 4);
         }
-        tui_pack_q3_k(out, out + 32, code);
-        tui_pack_q3_k_scales(out + 96, l);
+        tui_put_q3_k(b->out + 110 * i, d, l, code);
     }
 }
 
-/* Q6_K ------------------------------------------------------------------------------- */
+/* Q6_K --- */
+
+float tui_q6_k_scales(const float *scale, signed char *l)
+{
+    float top = tui_extreme(scale, 16);
+    if (fabsf(top) < TUI_TINY)
+        return 0;
+    float inverse = -128 / top;
+    for (unsigned j = 0; j < 16; j++) {
+        int q = tui_nint(inverse * scale[j]);
+        l[j] = (signed char)(q > 127 ? 127 : q);
+    }
+    return 1 / inverse;
+}
+
+void tui_put_q6_k(unsigned char *out, float d, const signed char *l,
+                  const unsigned char *code)
+{
+    tui_pack_q6_k(out, out + 128, code);
+    memcpy(out + 192, l, 16);
+    put_f16(out + 208, d);
+}
 
 void tui_encode_q6_k(const struct tui_blocks *b)
 {
     unsigned char code[TUI_SUPER], *out = b->out;
+    signed char l[16];
     for (size_t i = 0; i < b->n; i++, out += 210) {
         const float *x = b->x + i * TUI_SUPER, *w = weights_at(b, i);
         float scale[16];
         for (unsigned j = 0; j < 16; j++)
             scale[j] = tui_fit_symmetric(16, 32, x + 16 * j, w ? w + 16 * j : NULL,
                                          code + 16 * j);
-        float top = tui_extreme(scale, 16);
-        if (fabsf(top) < TUI_TINY) {
+        float d = tui_q6_k_scales(scale, l);
+        if (d == 0) {
             memset(out, 0, 210);
             continue;
         }
-        float inverse = -128 / top, d = tu_from_f16(tu_to_f16(1 / inverse));
-        put_f16(out + 208, 1 / inverse);
-        for (unsigned j = 0; j < 16; j++) {
-            int l = tui_nint(inverse * scale[j]);
-            l = l > 127 ? 127 : l;
-            out[192 + j] = (unsigned char)l;
-            float unit = d * (float)(int8_t)l;
-            for (unsigned k = 16 * j; k < 16 * j + 16 && unit != 0; k++)
+        for (unsigned k = 0; k < TUI_SUPER; k++) {
+            float unit = rounded(d) * (float)l[k / 16];
+            if (unit != 0)
                 code[k] = (unsigned char)(tui_clamp(tui_nint(x[k] / unit), -32, 31) + 32);
         }
-        tui_pack_q6_k(out, out + 128, code);
+        tui_put_q6_k(out, d, l, code);
     }
 }
 

@@ -1,0 +1,120 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* lanes_avx512.h: sixteen floats at once. The names are those of lanes_avx2.h: kernels
+ * that keep a block per lane are written once over either. Every operation rounds
+ * once. */
+#ifndef TENSORUTILS_QUANT_LANES_H
+#define TENSORUTILS_QUANT_LANES_H
+
+#include <immintrin.h>
+#include <stdint.h>
+
+#define LANES 16
+#define LANES_FN(name) name##_avx512
+
+typedef __m512 vf;
+typedef __mmask16 vm; /* one truth value per lane */
+
+static inline vf v_set(float a) { return _mm512_set1_ps(a); }
+static inline vf v_load(const float *p) { return _mm512_loadu_ps(p); }
+static inline void v_store(float *p, vf a) { _mm512_storeu_ps(p, a); }
+static inline vf v_add(vf a, vf b) { return _mm512_add_ps(a, b); }
+static inline vf v_sub(vf a, vf b) { return _mm512_sub_ps(a, b); }
+static inline vf v_mul(vf a, vf b) { return _mm512_mul_ps(a, b); }
+static inline vf v_div(vf a, vf b) { return _mm512_div_ps(a, b); }
+static inline vf v_sqrt(vf a) { return _mm512_sqrt_ps(a); }
+static inline vf v_abs(vf a) { return _mm512_abs_ps(a); }
+static inline vf v_min(vf a, vf b) { return _mm512_min_ps(a, b); }
+static inline vf v_max(vf a, vf b) { return _mm512_max_ps(a, b); }
+static inline vf v_neg(vf a) { return _mm512_xor_ps(a, _mm512_set1_ps(-0.0f)); }
+/* a > b, false for NaN. */
+static inline vm v_gt(vf a, vf b) { return _mm512_cmp_ps_mask(a, b, _CMP_GT_OQ); }
+static inline vm v_ge(vf a, vf b) { return _mm512_cmp_ps_mask(a, b, _CMP_GE_OQ); }
+static inline vm v_ne(vf a, vf b) { return _mm512_cmp_ps_mask(a, b, _CMP_NEQ_UQ); }
+static inline vm v_both(vm a, vm b) { return a & b; }
+static inline bool v_any(vm a) { return a != 0; }
+/* m ? a : b */
+static inline vf v_pick(vm m, vf a, vf b) { return _mm512_mask_blend_ps(m, b, a); }
+
+/* Round half to even and limit, as tui_nint and tui_clamp: the sum's low 23 bits are the
+ * result, put under the exponent of 2^23 again so that all stays in floats. */
+static inline vf v_code(vf a, float lo, float hi)
+{
+    __m512i t = _mm512_castps_si512(_mm512_add_ps(a, _mm512_set1_ps(12582912.0f)));
+    t = _mm512_ternarylogic_epi32(t, _mm512_set1_epi32(0x007fffff), _mm512_set1_epi32(0x4b000000),
+                                  0xea); /* (t & b) | c */
+    vf y = _mm512_max_ps(_mm512_castsi512_ps(t), _mm512_set1_ps(12582912.0f + lo));
+    y = _mm512_min_ps(y, _mm512_set1_ps(12582912.0f + hi));
+    return _mm512_sub_ps(y, _mm512_set1_ps(12582912.0f));
+}
+
+/* Whole numbers of 0 … 255 to bytes. */
+static inline void v_bytes(unsigned char *p, vf a)
+{
+    _mm_storeu_si128((__m128i *)(void *)p, _mm512_cvtepi32_epi8(_mm512_cvttps_epi32(a)));
+}
+
+/* out[i] lane k = element i of row k; rows are `stride` floats apart. */
+static inline void v_transpose(const float *in, size_t stride, float *out)
+{
+    __m512 r[16], t[16];
+    for (unsigned i = 0; i < 16; i += 2) {
+        __m512 a = _mm512_loadu_ps(in + i * stride), b = _mm512_loadu_ps(in + (i + 1) * stride);
+        r[i] = _mm512_unpacklo_ps(a, b);
+        r[i + 1] = _mm512_unpackhi_ps(a, b);
+    }
+    for (unsigned i = 0; i < 16; i++) {
+        unsigned k = i & ~3u;
+        __m512d a = _mm512_castps_pd(r[k + (i >> 1 & 1)]);
+        __m512d b = _mm512_castps_pd(r[k + 2 + (i >> 1 & 1)]);
+        t[i] = _mm512_castpd_ps(i & 1 ? _mm512_unpackhi_pd(a, b) : _mm512_unpacklo_pd(a, b));
+    }
+    for (unsigned j = 0; j < 4; j++) {
+        __m512 a = _mm512_shuffle_f32x4(t[j], t[4 + j], 0x88);
+        __m512 b = _mm512_shuffle_f32x4(t[8 + j], t[12 + j], 0x88);
+        __m512 c = _mm512_shuffle_f32x4(t[j], t[4 + j], 0xdd);
+        __m512 d = _mm512_shuffle_f32x4(t[8 + j], t[12 + j], 0xdd);
+        v_store(out + 16 * j, _mm512_shuffle_f32x4(a, b, 0x88));
+        v_store(out + 16 * (4 + j), _mm512_shuffle_f32x4(c, d, 0x88));
+        v_store(out + 16 * (8 + j), _mm512_shuffle_f32x4(a, b, 0xdd));
+        v_store(out + 16 * (12 + j), _mm512_shuffle_f32x4(c, d, 0xdd));
+    }
+}
+
+/* A sorted book of 16 values with the 15 middles between them. */
+struct v_book {
+    vf value, at0, at1, at3; /* middles, moved down by 0, 1, 3 */
+    float middle;
+};
+
+static inline struct v_book v_book_of(const float *value, const float *middle)
+{
+    float m[20] = {0};
+    for (unsigned i = 0; i < 15; i++)
+        m[i] = middle[i];
+    return (struct v_book){v_load(value), v_load(m), v_load(m + 1), v_load(m + 3), middle[7]};
+}
+
+/* How many middles are at or under a. */
+static inline __m512i v_search(const struct v_book *b, vf a)
+{
+    __m512i i = _mm512_maskz_set1_epi32(v_ge(a, v_set(b->middle)), 8);
+    i = _mm512_mask_add_epi32(i, v_ge(a, _mm512_permutexvar_ps(i, b->at3)), i,
+                              _mm512_set1_epi32(4));
+    i = _mm512_mask_add_epi32(i, v_ge(a, _mm512_permutexvar_ps(i, b->at1)), i,
+                              _mm512_set1_epi32(2));
+    return _mm512_mask_add_epi32(i, v_ge(a, _mm512_permutexvar_ps(i, b->at0)), i,
+                                 _mm512_set1_epi32(1));
+}
+
+static inline vf v_nearest(const struct v_book *b, vf a)
+{
+    return _mm512_permutexvar_ps(v_search(b, a), b->value);
+}
+
+/* Indices of the nearest values as bytes. */
+static inline void v_nearest_bytes(unsigned char *p, const struct v_book *b, vf a)
+{
+    _mm_storeu_si128((__m128i *)(void *)p, _mm512_cvtepi32_epi8(v_search(b, a)));
+}
+
+#endif
