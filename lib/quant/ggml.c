@@ -85,23 +85,23 @@ static int decode(const struct tu_coding *c, uint64_t first, size_t n, const voi
 /* X(name, DTYPE, flags, kernels, bits per weight, help) */
 #define WEIGHTED TU_CODEC_WEIGHTED
 #define ENCODED_TABLE(X)                                                                   \
-    X(q8_0, Q8_0, 0, PLAIN, "8.5", "a scale per 32")                                              \
+    X(q8_0, Q8_0, 0, LANES, "8.5", "a scale per 32")                                              \
     X(q6_k, Q6_K, WEIGHTED, LANES, "6.5625", "a scale per 16, of 8 bits")                         \
     X(q5_k, Q5_K, WEIGHTED, LANES, "5.5", "scale and minimum per 32, of 6 bits")                  \
     X(q4_k, Q4_K, WEIGHTED, LANES, "4.5", "scale and minimum per 32, of 6 bits")                  \
     X(q3_k, Q3_K, WEIGHTED, LANES, "3.4375", "a scale per 16, of 6 bits")                         \
     X(q2_k, Q2_K, WEIGHTED, LANES, "2.625", "scale and minimum per 16, of 4 bits")                \
-    X(q5_1, Q5_1, WEIGHTED, PLAIN, "6", "scale and minimum per 32")                               \
-    X(q5_0, Q5_0, WEIGHTED, PLAIN, "5.5", "a scale per 32")                                       \
-    X(q4_1, Q4_1, WEIGHTED, PLAIN, "5", "scale and minimum per 32")                               \
-    X(q4_0, Q4_0, WEIGHTED, PLAIN, "4.5", "a scale per 32")                                       \
+    X(q5_1, Q5_1, WEIGHTED, LANES, "6", "scale and minimum per 32")                               \
+    X(q5_0, Q5_0, WEIGHTED, LANES, "5.5", "a scale per 32")                                       \
+    X(q4_1, Q4_1, WEIGHTED, LANES, "5", "scale and minimum per 32")                               \
+    X(q4_0, Q4_0, WEIGHTED, LANES, "4.5", "a scale per 32")                                       \
     X(iq4_nl, IQ4_NL, WEIGHTED, LANES, "4.5", "uneven steps, a scale per 32")                     \
     X(iq4_xs, IQ4_XS, WEIGHTED, LANES, "4.25", "uneven steps, a scale per 32, of 6 bits")         \
-    X(mxfp4, MXFP4, 0, PLAIN, "4.25", "E2M1, a power of two per 32")                              \
-    X(nvfp4, NVFP4, 0, PLAIN, "4.5", "E2M1, an E4M3 scale per 16")                                \
+    X(mxfp4, MXFP4, 0, LANES, "4.25", "E2M1, a power of two per 32")                              \
+    X(nvfp4, NVFP4, 0, LANES, "4.5", "E2M1, an E4M3 scale per 16")                                \
     X(q2_0, Q2_0, 0, PLAIN, "2.25", "three values, a scale per 64")                               \
-    X(tq2_0, TQ2_0, 0, PLAIN, "2.0625", "ternary in two bits, a scale per 256")                   \
-    X(tq1_0, TQ1_0, 0, PLAIN, "1.6875", "ternary, five in a byte, a scale per 256")               \
+    X(tq2_0, TQ2_0, 0, LANES, "2.0625", "ternary in two bits, a scale per 256")                   \
+    X(tq1_0, TQ1_0, 0, LANES, "1.6875", "ternary, five in a byte, a scale per 256")               \
     X(q1_0, Q1_0, 0, PLAIN, "1.125", "signs, a scale per 128")
 #define DECODED_TABLE(X)                                                                   \
     X(iq3_s, IQ3_S, 0, PLAIN, "3.4375", "lattice of 4, decoding only")                            \
@@ -116,7 +116,7 @@ static int decode(const struct tu_coding *c, uint64_t first, size_t n, const voi
     static const struct tu_kernel encode_##name[] = {rows(tui_encode_##name)};            \
     static const struct tu_kernel weighted_##name[] = {rows(tui_encode_##name)};
 #define DECODE_KERNELS(name, NAME, flag, rows, bpw, text)                                        \
-    static const struct tu_kernel decode_##name[] = {PLAIN(tui_decode_##name)};
+    static const struct tu_kernel decode_##name[] = {rows(tui_decode_##name)};
 ENCODED_TABLE(ENCODE_KERNELS)
 ENCODED_TABLE(DECODE_KERNELS)
 DECODED_TABLE(DECODE_KERNELS)

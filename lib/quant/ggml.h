@@ -46,12 +46,16 @@ TUI_GGML_DECODED(TUI_DECODE)
 #undef TUI_ENCODE
 #undef TUI_DECODE
 
-/* Formats whose encoders have vector twins. */
-#define TUI_GGML_LANES(X) X(q2_k) X(q3_k) X(q4_k) X(q5_k) X(q6_k) X(iq4_nl) X(iq4_xs)
+/* Formats with vector twins, in both directions. */
+#define TUI_GGML_LANES(X)                                                               \
+    X(q4_0) X(q4_1) X(q5_0) X(q5_1) X(q8_0) X(q2_k) X(q3_k) X(q4_k) X(q5_k) X(q6_k)     \
+    X(iq4_nl) X(iq4_xs) X(tq1_0) X(tq2_0) X(mxfp4) X(nvfp4)
 #if defined __x86_64__ && !defined TU_NO_X86
 #define TUI_TWINS(name)                                                                 \
     void tui_encode_##name##_avx2(const struct tui_blocks *b);                          \
-    void tui_encode_##name##_avx512(const struct tui_blocks *b);
+    void tui_encode_##name##_avx512(const struct tui_blocks *b);                        \
+    void tui_decode_##name##_avx2(const unsigned char *in, float *x, size_t n);         \
+    void tui_decode_##name##_avx512(const unsigned char *in, float *x, size_t n);
 TUI_GGML_LANES(TUI_TWINS)
 #undef TUI_TWINS
 #endif
@@ -136,6 +140,13 @@ float tui_fit_positive(unsigned n, int nmax, const float *v, const float *weight
 unsigned tui_iq4_nearest(float v);
 extern const signed char tui_iq4_book[16];
 
+/* MXFP4 and NVFP4: E2M1 doubled, and scales halved to match. */
+extern const signed char tui_fp4_book[16];
+float tui_half_e8m0(unsigned e);
+unsigned tui_mxfp4_scale(float amax, bool compat);
+float tui_half_ue4m3(unsigned char v);
+unsigned char tui_to_ue4m3(float v);
+
 /* Byte j of four-bit codes of 32 elements: element j low, j+16 high. */
 static inline void tui_put_nibbles(unsigned char *out, const unsigned char *code)
 {
@@ -170,6 +181,7 @@ void tui_pack_q3_k(unsigned char *hmask, unsigned char *qs, const unsigned char 
 void tui_pack_q3_k_scales(unsigned char *scales, const unsigned char *l);
 void tui_pack_q4_k(unsigned char *qs, const unsigned char *code);
 void tui_pack_q5_k(unsigned char *qh, unsigned char *qs, const unsigned char *code);
+void tui_pack_tq1_0(unsigned char *out, const unsigned char *trit);
 void tui_pack_q6_k(unsigned char *ql, unsigned char *qh, const unsigned char *code);
 
 #endif

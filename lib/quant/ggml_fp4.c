@@ -5,17 +5,17 @@
 #include "tensorutils/core/bytes.h"
 
 /* E2M1 values doubled, as the peer has them: scales are halved to match. */
-static const signed char book[16] = {0, 1,  2,  3,  4,  6,  8,  12,
-                                     0, -1, -2, -3, -4, -6, -8, -12};
+const signed char tui_fp4_book[16] = {0, 1,  2,  3,  4,  6,  8,  12,
+                                      0, -1, -2, -3, -4, -6, -8, -12};
 
 /* First entry of the book with the least error: between two the smaller one, and never
  * -0. */
 static unsigned char nearest(float x, float scale)
 {
     unsigned char best = 0;
-    float least = fabsf((float)book[0] * scale - x);
+    float least = fabsf((float)tui_fp4_book[0] * scale - x);
     for (unsigned char i = 1; i < 16; i++) {
-        float e = fabsf((float)book[i] * scale - x);
+        float e = fabsf((float)tui_fp4_book[i] * scale - x);
         if (e < least) {
             least = e;
             best = i;
@@ -25,7 +25,7 @@ static unsigned char nearest(float x, float scale)
 }
 
 /* 2^(e-128), which is subnormal for e < 2. */
-static float half_e8m0(unsigned e)
+float tui_half_e8m0(unsigned e)
 {
     uint32_t bits = e < 2 ? UINT32_C(0x00200000) << e : (uint32_t)(e - 1) << 23;
     float v;
@@ -62,7 +62,7 @@ static int exponent_compat(float a)
     return k - 1;
 }
 
-static unsigned mx_scale(float amax, bool compat)
+unsigned tui_mxfp4_scale(float amax, bool compat)
 {
     if (!(amax > 0))
         return 0;
@@ -87,8 +87,8 @@ void tui_encode_mxfp4(const struct tui_blocks *b)
             memset(out, 0, 17);
             continue;
         }
-        unsigned e = mx_scale(amax, b->compat);
-        float scale = half_e8m0(e);
+        unsigned e = tui_mxfp4_scale(amax, b->compat);
+        float scale = tui_half_e8m0(e);
         out[0] = (unsigned char)e;
         for (unsigned j = 0; j < 32; j++)
             code[j] = nearest(x[j], scale);
@@ -99,17 +99,17 @@ void tui_encode_mxfp4(const struct tui_blocks *b)
 void tui_decode_mxfp4(const unsigned char *in, float *x, size_t n)
 {
     for (; n--; in += 17, x += 32) {
-        float scale = half_e8m0(in[0]);
+        float scale = tui_half_e8m0(in[0]);
         for (unsigned j = 0; j < 16; j++) {
-            x[j] = (float)book[in[1 + j] & 15] * scale;
-            x[j + 16] = (float)book[in[1 + j] >> 4] * scale;
+            x[j] = (float)tui_fp4_book[in[1 + j] & 15] * scale;
+            x[j + 16] = (float)tui_fp4_book[in[1 + j] >> 4] * scale;
         }
     }
 }
 
 /* Half of an unsigned E4M3, so that the doubled book fits. 0x7F is NaN, read as 0; a sign
  * is passed over. */
-static float half_ue4m3(unsigned char v)
+float tui_half_ue4m3(unsigned char v)
 {
     if (v == 0 || v == 0x7f)
         return 0;
@@ -120,7 +120,7 @@ static float half_ue4m3(unsigned char v)
 
 /* The peer's rounding to unsigned E4M3: up where the first lost bit is set, 256 to 447 to
  * 448. */
-static unsigned char to_ue4m3(float v)
+unsigned char tui_to_ue4m3(float v)
 {
     if (!(v > 0))
         return 0;
@@ -150,8 +150,8 @@ void tui_encode_nvfp4(const struct tui_blocks *b)
     for (size_t i = 0; i < b->n; i++, out += 36) {
         for (unsigned s = 0; s < 4; s++) {
             const float *x = b->x + 64 * i + 16 * s;
-            out[s] = to_ue4m3(fabsf(tui_extreme(x, 16)) / 6);
-            float scale = half_ue4m3(out[s]);
+            out[s] = tui_to_ue4m3(fabsf(tui_extreme(x, 16)) / 6);
+            float scale = tui_half_ue4m3(out[s]);
             for (unsigned j = 0; j < 8; j++)
                 out[4 + 8 * s + j] =
                     (unsigned char)(nearest(x[j], scale) | nearest(x[j + 8], scale) << 4);
@@ -164,7 +164,7 @@ void tui_decode_nvfp4(const unsigned char *in, float *x, size_t n)
     for (; n--; in += 36, x += 64) {
         for (unsigned i = 0; i < 64; i++) {
             unsigned s = i / 16, q = in[4 + 8 * s + i % 8] >> (i % 16 < 8 ? 0 : 4) & 15;
-            x[i] = (float)book[q] * half_ue4m3(in[s]);
+            x[i] = (float)tui_fp4_book[q] * tui_half_ue4m3(in[s]);
         }
     }
 }

@@ -37,17 +37,22 @@ static unsigned char pack3(const unsigned char *t, unsigned step, unsigned n)
     return (unsigned char)((q * 256 + 242) / 243);
 }
 
+void tui_pack_tq1_0(unsigned char *out, const unsigned char *t)
+{
+    for (unsigned m = 0; m < 32; m++)
+        out[m] = pack3(t + m, 32, 5);
+    for (unsigned m = 0; m < 16; m++)
+        out[32 + m] = pack3(t + 160 + m, 16, 5);
+    for (unsigned m = 0; m < 4; m++)
+        out[48 + m] = pack3(t + 240 + m, 4, 4);
+}
+
 void tui_encode_tq1_0(const struct tui_blocks *b)
 {
     unsigned char t[TUI_SUPER], *out = b->out;
     for (size_t i = 0; i < b->n; i++, out += 54) {
         tu_put16(out + 52, tu_to_f16(trits(b->x + i * TUI_SUPER, t)));
-        for (unsigned m = 0; m < 32; m++)
-            out[m] = pack3(t + m, 32, 5);
-        for (unsigned m = 0; m < 16; m++)
-            out[32 + m] = pack3(t + 160 + m, 16, 5);
-        for (unsigned m = 0; m < 4; m++)
-            out[48 + m] = pack3(t + 240 + m, 4, 4);
+        tui_pack_tq1_0(out, t);
     }
 }
 

@@ -122,4 +122,69 @@ static inline void v_nearest_bytes(unsigned char *p, const struct v_book *b, vf 
     v_put_bytes(p, v_step(i, upper, 8));
 }
 
+/* Whole numbers ---------------------------------------------------------------------- */
+
+typedef __m256i vi;
+
+static inline vi vi_set(int a) { return _mm256_set1_epi32(a); }
+static inline vi vi_load(const unsigned char *p)
+{
+    return _mm256_cvtepu8_epi32(_mm_loadl_epi64((const __m128i *)(const void *)p));
+}
+static inline vi vi_load_signed(const unsigned char *p)
+{
+    return _mm256_cvtepi8_epi32(_mm_loadl_epi64((const __m128i *)(const void *)p));
+}
+static inline vi vi_and(vi a, int b) { return _mm256_and_si256(a, vi_set(b)); }
+static inline void vi_store(unsigned char *p, vi a) { v_put_bytes(p, vi_and(a, 255)); }
+static inline vi vi_or(vi a, vi b) { return _mm256_or_si256(a, b); }
+static inline vi vi_add(vi a, int b) { return _mm256_add_epi32(a, vi_set(b)); }
+static inline vi vi_min(vi a, int b) { return _mm256_min_epi32(a, vi_set(b)); }
+static inline vi vi_shl(vi a, unsigned n) { return _mm256_slli_epi32(a, (int)n); }
+static inline vi vi_shr(vi a, unsigned n) { return _mm256_srli_epi32(a, (int)n); }
+static inline vi vi_bit(uint32_t word, unsigned first)
+{
+    const vi lane = _mm256_set_epi32(7, 6, 5, 4, 3, 2, 1, 0);
+    return vi_and(_mm256_srlv_epi32(vi_set((int)(word >> first)), lane), 1);
+}
+static inline uint32_t vi_bits16(vi a)
+{
+    return (uint32_t)_mm256_movemask_ps(_mm256_castsi256_ps(_mm256_slli_epi32(a, 27)));
+}
+static inline vi vi_only(vm m, vi a) { return _mm256_and_si256(_mm256_castps_si256(m), a); }
+static inline vi vi_true(vm m) { return vi_only(m, vi_set(1)); }
+static inline vi vi_count(vi a, vm m) { return _mm256_sub_epi32(a, _mm256_castps_si256(m)); }
+static inline vf v_int(vi a) { return _mm256_cvtepi32_ps(a); }
+static inline vi v_trunc(vf a) { return _mm256_cvttps_epi32(a); }
+static inline vi v_round_away(vf a)
+{
+    vf half = _mm256_or_ps(v_set(0.49999997f), _mm256_and_ps(a, v_set(-0.0f)));
+    return v_trunc(v_add(a, half));
+}
+static inline float v_highest(vf a)
+{
+    __m128 m = _mm_max_ps(_mm256_castps256_ps128(a), _mm256_extractf128_ps(a, 1));
+    m = _mm_max_ps(m, _mm_movehl_ps(m, m));
+    return _mm_cvtss_f32(_mm_max_ss(m, _mm_shuffle_ps(m, m, 1)));
+}
+static inline float v_lowest(vf a) { return -v_highest(v_neg(a)); }
+struct v_table {
+    vf value[2];
+};
+static inline struct v_table v_table_of(const float *p)
+{
+    return (struct v_table){{v_load(p), v_load(p + 8)}};
+}
+static inline vf v_lookup(const struct v_table *t, vi i)
+{
+    return v_entry(t->value, i, _mm256_castsi256_ps(_mm256_slli_epi32(i, 28)));
+}
+static inline vi vi_sum(vi a, vi b) { return _mm256_add_epi32(a, b); }
+/* One float to f16 and back. */
+static inline uint16_t v_f16(float a)
+{
+    return (uint16_t)_cvtss_sh(a, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
+}
+static inline float v_from_f16(uint16_t a) { return _cvtsh_ss(a); }
+
 #endif

@@ -117,4 +117,69 @@ static inline void v_nearest_bytes(unsigned char *p, const struct v_book *b, vf 
     _mm_storeu_si128((__m128i *)(void *)p, _mm512_cvtepi32_epi8(v_search(b, a)));
 }
 
+/* Whole numbers ---------------------------------------------------------------------- */
+
+typedef __m512i vi;
+
+static inline vi vi_set(int a) { return _mm512_set1_epi32(a); }
+/* LANES bytes, without and with sign. */
+static inline vi vi_load(const unsigned char *p)
+{
+    return _mm512_cvtepu8_epi32(_mm_loadu_si128((const __m128i *)(const void *)p));
+}
+static inline vi vi_load_signed(const unsigned char *p)
+{
+    return _mm512_cvtepi8_epi32(_mm_loadu_si128((const __m128i *)(const void *)p));
+}
+/* Low bytes. */
+static inline void vi_store(unsigned char *p, vi a)
+{
+    _mm_storeu_si128((__m128i *)(void *)p, _mm512_cvtepi32_epi8(a));
+}
+static inline vi vi_and(vi a, int b) { return _mm512_and_si512(a, vi_set(b)); }
+static inline vi vi_or(vi a, vi b) { return _mm512_or_si512(a, b); }
+static inline vi vi_add(vi a, int b) { return _mm512_add_epi32(a, vi_set(b)); }
+static inline vi vi_min(vi a, int b) { return _mm512_min_epi32(a, vi_set(b)); }
+static inline vi vi_shl(vi a, unsigned n) { return _mm512_slli_epi32(a, n); }
+static inline vi vi_shr(vi a, unsigned n) { return _mm512_srli_epi32(a, n); }
+/* Bit `first` + lane of a word. */
+static inline vi vi_bit(uint32_t word, unsigned first)
+{
+    const vi lane = _mm512_set_epi32(15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0);
+    return vi_and(_mm512_srlv_epi32(vi_set((int)(word >> first)), lane), 1);
+}
+/* A bit per lane: the lanes whose bit 4 is set. */
+static inline uint32_t vi_bits16(vi a) { return _mm512_test_epi32_mask(a, vi_set(16)); }
+/* 1 where true. */
+static inline vi vi_true(vm m) { return _mm512_maskz_set1_epi32(m, 1); }
+static inline vi vi_count(vi a, vm m) { return _mm512_mask_add_epi32(a, m, a, vi_set(1)); }
+static inline vi vi_only(vm m, vi a) { return _mm512_maskz_mov_epi32(m, a); }
+static inline vf v_int(vi a) { return _mm512_cvtepi32_ps(a); }
+/* Toward zero. */
+static inline vi v_trunc(vf a) { return _mm512_cvttps_epi32(a); }
+/* Half away from zero: C's roundf. */
+static inline vi v_round_away(vf a)
+{
+    vf half = _mm512_or_ps(v_set(0.49999997f), _mm512_and_ps(a, v_set(-0.0f)));
+    return v_trunc(v_add(a, half));
+}
+static inline float v_highest(vf a) { return _mm512_reduce_max_ps(a); }
+static inline float v_lowest(vf a) { return _mm512_reduce_min_ps(a); }
+/* Sixteen floats by number. */
+struct v_table {
+    vf value;
+};
+static inline struct v_table v_table_of(const float *p) { return (struct v_table){v_load(p)}; }
+static inline vf v_lookup(const struct v_table *t, vi i)
+{
+    return _mm512_permutexvar_ps(i, t->value);
+}
+static inline vi vi_sum(vi a, vi b) { return _mm512_add_epi32(a, b); }
+/* One float to f16 and back. */
+static inline uint16_t v_f16(float a)
+{
+    return (uint16_t)_cvtss_sh(a, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
+}
+static inline float v_from_f16(uint16_t a) { return _cvtsh_ss(a); }
+
 #endif
