@@ -4,8 +4,8 @@
 #include "pipe-sched/pipe.h"
 
 static const struct tu_cmd *const subs[] = {
-    &pipe_gen,  &pipe_sim,     &pipe_verify, &pipe_lower, &pipe_compare,
-    &pipe_draw, &pipe_convert, &pipe_diff,   NULL,
+    &pipe_gen,      &pipe_sim,  &pipe_verify,  &pipe_lower, &pipe_compare,
+    &pipe_optimize, &pipe_draw, &pipe_convert, &pipe_diff,  NULL,
 };
 
 static const struct tu_cmd command = {

@@ -11,13 +11,13 @@
 #include "sched/vsearch.h"
 
 #define PERIOD 6
-#define BLOCKS_MAX 4000 /* expanded at most; the order of enumeration is fixed */
+#define WORK_MAX 600000 /* operations of all blocks that are expanded, at most */
 
 struct search {
     const struct tu_sched_params *q;
     struct tu_sched *best;
     int64_t span;
-    uint32_t tried;
+    uint32_t tried, most;
     int64_t least_peak; /* over all blocks tried */
 };
 
@@ -61,6 +61,22 @@ static bool block_of(int32_t (*block)[TUI_V_ROWS], uint32_t p, const int32_t fir
     return true;
 }
 
+/* Activations live for so many slots in a block that about a sixth of their sum is held
+ * at once: too much for the cap, or so little that a block that holds more is shorter. */
+static bool hopeless(const struct search *s, const int32_t (*block)[TUI_V_ROWS])
+{
+    int64_t most = 0, chunk = s->q->cost->mem_b ? s->q->cost->mem_b : 2;
+    for (uint32_t r = 0; r < s->q->p; r++) {
+        int64_t life = block[r][TUI_V_I] - block[r][TUI_V_F] + block[r][TUI_V_I2] -
+                       block[r][TUI_V_F2];
+        most = life > most ? life : most;
+    }
+    int64_t held = most / PERIOD, cap = s->q->cap / chunk, all = 2 * (int64_t)s->q->p;
+    if (held > cap + 1)
+        return true;
+    return s->best && held + 3 < (cap < all ? cap : all);
+}
+
 static int try(struct search *s, const int32_t (*block)[TUI_V_ROWS], struct tu_err *err)
 {
     struct tui_build b;
@@ -99,7 +115,9 @@ static int blocks(struct search *s, int32_t (*block)[TUI_V_ROWS], const int32_t 
             for (uint32_t turn = 1; turn < (a == b ? 2 : s->q->p); turn++) {
                 if (!block_of(block, s->q->p, first, (const int32_t[]){a, b}, turn))
                     continue;
-                if (s->tried++ >= BLOCKS_MAX)
+                if (hopeless(s, (const int32_t(*)[TUI_V_ROWS])block))
+                    continue;
+                if (s->tried++ >= s->most)
                     return 0;
                 int rc = try(s, (const int32_t(*)[TUI_V_ROWS])block, err);
                 if (rc)
@@ -112,6 +130,7 @@ int tui_search_v(struct tu_sched **out, const struct tu_sched_params *q,
                  struct tu_err *err)
 {
     struct search s = {.q = q, .span = INT64_MAX, .least_peak = INT64_MAX};
+    s.most = WORK_MAX / (6 * q->p * q->m) + 64;
     int32_t(*block)[TUI_V_ROWS] = tu_alloc(q->p, sizeof *block, err);
     int rc = block ? 0 : TU_ENOMEM;
     for (int32_t f2 = 1; f2 < PERIOD && !rc; f2++)

@@ -228,6 +228,36 @@ TU_API TU_MUST int tu_sched_lower(struct tu_sched **out, const struct tu_sched *
 TU_API TU_MUST int tu_sched_strip(struct tu_sched **out, const struct tu_sched *s,
                                   struct tu_err *err);
 
+/* Search
+ * ---------------------------------------------------------------------------------- */
+
+struct tu_optimize {
+    const struct tu_sched_params *q; /* p, m, v, cost, cap; v stages of a rank */
+    bool snake;                      /* V and waves, else a loop */
+    int64_t
+        time_cap; /* ticks; > 0: the least memory that keeps to it, q->cap is not used */
+    uint64_t effort; /* states looked at, at most */
+    uint64_t seed;
+};
+struct tu_optimized {
+    struct tu_sched *sched; /* the caller's */
+    int64_t value;          /* span, or makespan with a barrier */
+    int64_t bound; /* nothing is better; with a time cap: the least cap, 0 unknown */
+    bool optimal;  /* proven */
+    int64_t cap;   /* memory units that it keeps to, 0: none */
+    uint64_t states;
+    const char *method; /* what found it */
+};
+/* Every backward is split in I and W. Errors: TU_EUSAGE when nothing fits. */
+TU_API TU_MUST int tu_sched_optimize(struct tu_optimized *out,
+                                     const struct tu_optimize *how, struct tu_err *err);
+/* The same question as an integer program in LP format, and a solver's answer to it. */
+TU_API TU_MUST int tu_optimize_lp(struct tu_buf *out, const struct tu_optimize *how,
+                                  struct tu_err *err);
+TU_API TU_MUST int tu_optimize_solution(struct tu_optimized *out,
+                                        const struct tu_optimize *how, const char *text,
+                                        size_t n, struct tu_err *err);
+
 /* Files ---------------------------------------------------------------------------------
  */
 

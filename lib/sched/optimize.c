@@ -1,0 +1,288 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* optimize.c: the best schedule found for the given times under a memory cap, with a
+ * proof or a gap.
+ *
+ * Starts are the schedules of the table that fit; then beams of growing width, which are
+ * exact when nothing is dropped; then annealing. Effort is counted in states, not in
+ * time, so the result is the same everywhere. */
+#include <string.h>
+#include "sched/anneal.h"
+#include "sched/problem.h"
+
+struct attempt {
+    const struct tui_problem *x;
+    const struct tu_optimize *how;
+    struct tui_order best;
+    const char *method;
+    int64_t bound, stop; /* stop: good enough */
+    uint64_t states;
+    bool optimal;
+};
+
+/* An order from a schedule of F, I and W; *fits false when it has anything else. */
+static int order_of(const struct tui_problem *x, const struct tu_sched *s,
+                    struct tui_order *o, bool *fits, struct tu_err *err)
+{
+    *o = (struct tui_order){0};
+    o->op = tu_alloc(2 * tu_sched_ops(s), sizeof *o->op, err);
+    o->base = tu_calloc((size_t)x->p + 1, sizeof *o->base, err);
+    if (!o->op || !o->base)
+        return TU_ENOMEM;
+    size_t n = 0;
+    *fits = s->pipelines == 1 && s->slices == 1 && s->stages == x->stages &&
+            !memcmp(s->place, x->place, x->stages * sizeof *x->place);
+    for (uint32_t r = 0; r < x->p; r++) {
+        for (size_t k = 0; k < s->n[r]; k++) {
+            const struct tu_op *op = &s->op[r][k];
+            *fits = *fits && op->kind <= TU_OP_W;
+            if (op->kind == TU_OP_B) {
+                o->op[n++] = op->stage * 4 + TU_OP_I;
+                o->op[n++] = op->stage * 4 + TU_OP_W;
+            } else {
+                o->op[n++] = op->stage * 4 + op->kind;
+            }
+        }
+        o->base[r + 1] = n;
+    }
+    *fits = *fits && n == 3 * (size_t)x->stages * x->m;
+    return 0;
+}
+
+static void take(struct attempt *a, struct tui_order *o, const char *method)
+{
+    if (a->best.op && a->best.value <= o->value) {
+        tui_order_release(o);
+        return;
+    }
+    tui_order_release(&a->best);
+    a->best = *o;
+    a->method = method;
+    *o = (struct tui_order){0};
+}
+
+/* A row of the table as a start; one that is not legal here is passed over. */
+static int start(struct attempt *a, const char *name, const struct tu_sched_params *q,
+                 struct tu_err *err)
+{
+    struct tu_sched *s = NULL;
+    struct tui_order o = {0};
+    bool fits = false;
+    const struct tu_schedule *row = tu_schedule_find(name);
+    int rc = tu_schedule_make(&s, row, q, err);
+    if (rc)
+        return rc == TU_EUSAGE ? 0 : rc;
+    rc = order_of(a->x, s, &o, &fits, err);
+    if (!rc && fits)
+        rc = tui_order_value(a->x, &o, err);
+    if (!rc && fits && o.value < INT64_MAX)
+        take(a, &o, row->name);
+    tui_order_release(&o);
+    tu_sched_free(s);
+    return rc;
+}
+
+static bool done(const struct attempt *a)
+{
+    return a->best.op && (a->best.value <= a->bound || a->best.value <= a->stop);
+}
+
+static int beams(struct attempt *a, struct tu_err *err)
+{
+    static const uint32_t width[] = {1, 8, 64, 512, 4096, 32768};
+    int rc = 0;
+    for (size_t k = 0; k < sizeof width / sizeof *width && !rc && !done(a) && !a->optimal;
+         k++) {
+        struct tui_order o = {0};
+        struct tui_beam_result r;
+        if (a->states >= a->how->effort)
+            break;
+        int64_t below = a->best.op ? a->best.value : INT64_MAX;
+        rc = tui_beam_search(a->x,
+                             &(struct tui_beam){width[k], a->how->effort - a->states},
+                             below, &o, &r, err);
+        a->states += r.states;
+        if (!rc && r.found && o.value < INT64_MAX)
+            take(a, &o, "beam");
+        tui_order_release(&o);
+        a->optimal = !rc && r.exact;
+    }
+    return rc;
+}
+
+static int improve(struct attempt *a, struct tu_err *err)
+{
+    uint64_t tries = a->how->effort / 4;
+    if (done(a) || a->optimal || !a->best.op || !tries)
+        return 0;
+    int64_t target = a->bound > a->stop ? a->bound : a->stop, before = a->best.value;
+    int rc = tui_anneal(a->x, &a->best, tries, target, a->how->seed, err);
+    if (!rc && a->best.value < before)
+        a->method = "annealing";
+    return rc;
+}
+
+static int attempt(struct attempt *a, const struct tu_sched_params *q, struct tu_err *err)
+{
+    static const char *const linear[] = {"zb-1p", "zb-h1", "zb-h2", "1f1b", NULL};
+    static const char *const vee[] = {"zb-v-auto", "zb-v", "v-half", "v-min", NULL};
+    static const char *const loop[] = {"interleaved-zb", "interleaved-1f1b", NULL};
+    const struct tui_problem *x = a->x;
+    bool v = x->stages == 2 * x->p && x->place[x->stages - 1] == 0;
+    const char *const *name = x->stages == x->p ? linear : v ? vee : loop;
+    int64_t work = tui_bound_work(x), path = tui_bound_path(x);
+    int rc = 0;
+    a->bound = work > path ? work : path;
+    for (; *name && !rc; name++)
+        rc = start(a, *name, q, err);
+    if (!rc && v && !done(a) && a->how->effort >= 100000 && x->p * x->m <= 512)
+        rc = start(a, "v-search", q, err);
+    if (!rc)
+        rc = beams(a, err);
+    if (!rc)
+        rc = improve(a, err);
+    a->optimal = a->optimal || (a->best.op && a->best.value <= a->bound);
+    if (a->optimal && a->best.op)
+        a->bound = a->best.value;
+    return rc;
+}
+
+static int placement(const struct tu_optimize *how, uint32_t **place, uint32_t *stages,
+                     struct tu_err *err)
+{
+    uint32_t p = how->q->p, v = how->q->v ? how->q->v : 1;
+    *stages = p * v;
+    *place = tu_alloc(*stages, sizeof **place, err);
+    for (uint32_t k = 0; *place && k < *stages; k++)
+        (*place)[k] = how->snake && k / p % 2 ? p - 1 - k % p : k % p;
+    return *place ? 0 : TU_ENOMEM;
+}
+
+static int fill(struct tu_optimized *out, struct attempt *a, int64_t cap,
+                struct tu_err *err)
+{
+    out->value = a->best.value;
+    out->bound = a->bound;
+    out->optimal = a->optimal;
+    out->states += a->states;
+    out->method = a->method;
+    out->cap = cap;
+    int rc = tui_order_sched(&out->sched, a->x, &a->best, err);
+    if (!rc)
+        memcpy(out->sched->name, "optimized", 10);
+    return rc;
+}
+
+/* One optimisation under one cap; out->sched stays NULL when no schedule was found. */
+static int under(struct tu_optimized *out, const struct tu_optimize *how, int64_t cap,
+                 int64_t stop, const uint32_t *place, uint32_t stages, struct tu_err *err)
+{
+    struct tu_sched_params q = *how->q;
+    struct tui_problem x;
+    q.cap = cap;
+    q.v = stages / q.p;
+    q.spec = NULL;
+    int rc = tui_problem_make(&x, place, stages, &q, err);
+    if (rc)
+        return rc;
+    struct attempt a = {.x = &x, .how = how, .stop = stop};
+    rc = attempt(&a, &q, err);
+    if (!rc && a.best.op)
+        rc = fill(out, &a, cap, err);
+    else if (!rc) {
+        out->states += a.states;
+        out->optimal = a.optimal; /* proven: nothing runs under this cap */
+    }
+    tui_order_release(&a.best);
+    tui_problem_release(&x);
+    return rc;
+}
+
+/* The least cap under which the time is met: upwards, so the last refusal is the proof.
+ */
+static int least_memory(struct tu_optimized *out, const struct tu_optimize *how,
+                        const uint32_t *place, uint32_t stages, struct tu_err *err)
+{
+    const struct tu_cost *c = how->q->cost;
+    int64_t full = c && c->mem_b ? c->mem_b : 2;
+    int64_t step =
+        c && c->mem_b && c->release == TU_MEM_SPLIT && c->mem_w ? c->mem_w : full / 2;
+    int64_t most = full * how->q->m * (int64_t)(stages / how->q->p);
+    bool proven = true;
+    int rc = 0;
+    for (int64_t cap = full; cap <= most && !rc; cap += step ? step : full) {
+        struct tu_optimized one = {0};
+        rc = under(&one, how, cap, how->time_cap, place, stages, err);
+        out->states += one.states;
+        if (!rc && one.sched && one.value <= how->time_cap) {
+            one.states = out->states;
+            one.optimal = proven;
+            one.bound = proven ? cap : 0;
+            *out = one;
+            return 0;
+        }
+        proven = proven && !rc && (one.bound > how->time_cap || one.optimal);
+        tu_sched_free(one.sched);
+    }
+    return rc ? rc
+              : tu_fail(err, TU_EUSAGE,
+                        "optimize: the time cap is not met with any memory");
+}
+
+int tu_sched_optimize(struct tu_optimized *out, const struct tu_optimize *how,
+                      struct tu_err *err)
+{
+    uint32_t *place = NULL, stages;
+    *out = (struct tu_optimized){0};
+    int rc = placement(how, &place, &stages, err);
+    if (!rc && how->time_cap)
+        rc = least_memory(out, how, place, stages, err);
+    else if (!rc)
+        rc = under(out, how, how->q->cap, 0, place, stages, err);
+    if (!rc && !out->sched)
+        rc = tu_fail(err, TU_EUSAGE, "optimize: no schedule %s under this memory cap",
+                     out->optimal ? "exists" : "was found");
+    tu_free(place);
+    return rc;
+}
+
+int tu_optimize_lp(struct tu_buf *out, const struct tu_optimize *how, struct tu_err *err)
+{
+    uint32_t *place = NULL, stages;
+    struct tui_problem x = {0};
+    int rc = placement(how, &place, &stages, err);
+    if (!rc)
+        rc = tui_problem_make(&x, place, stages, how->q, err);
+    if (!rc)
+        rc = tui_lp_write(out, &x, err);
+    tui_problem_release(&x);
+    tu_free(place);
+    return rc;
+}
+
+int tu_optimize_solution(struct tu_optimized *out, const struct tu_optimize *how,
+                         const char *text, size_t n, struct tu_err *err)
+{
+    uint32_t *place = NULL, stages;
+    struct tui_problem x = {0};
+    struct attempt a = {.x = &x, .method = "solver"};
+    *out = (struct tu_optimized){0};
+    int rc = placement(how, &place, &stages, err);
+    if (!rc)
+        rc = tui_problem_make(&x, place, stages, how->q, err);
+    if (!rc)
+        rc = tui_lp_read(&a.best, &x, text, n, err);
+    if (!rc)
+        rc = tui_order_value(&x, &a.best, err);
+    if (!rc && a.best.value == INT64_MAX)
+        rc = tu_fail(err, TU_EFORMAT, "solution: its order cannot run under the cap");
+    if (!rc) {
+        int64_t work = tui_bound_work(&x), path = tui_bound_path(&x);
+        a.bound = work > path ? work : path;
+        a.optimal = a.best.value <= a.bound;
+        rc = fill(out, &a, how->q->cap, err);
+    }
+    tui_order_release(&a.best);
+    tui_problem_release(&x);
+    tu_free(place);
+    return rc;
+}

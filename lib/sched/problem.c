@@ -1,0 +1,228 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* problem.c: the optimiser's problem, its plain lower bounds, and the value of an order.
+ */
+#include <string.h>
+#include "sched/problem.h"
+
+int tui_problem_make(struct tui_problem *x, const uint32_t *place, uint32_t stages,
+                     const struct tu_sched_params *q, struct tu_err *err)
+{
+    struct tu_cost one;
+    tu_cost_init(&one);
+    const struct tu_cost *c = q->cost ? q->cost : &one;
+    *x = (struct tui_problem){
+        .p = q->p, .stages = stages, .m = q->m, .cap = q->cap, .barrier = c->barrier};
+    x->place = tu_alloc(stages, sizeof *x->place, err);
+    x->f = tu_alloc(5 * (size_t)stages + q->p, sizeof *x->f, err);
+    if (!x->place || !x->f) {
+        tui_problem_release(x);
+        return TU_ENOMEM;
+    }
+    x->i = x->f + stages;
+    x->w = x->i + stages;
+    x->c_fwd = x->w + stages;
+    x->c_bwd = x->c_fwd + stages;
+    x->begin = x->c_bwd + stages;
+    memcpy(x->place, place, stages * sizeof *place);
+    for (uint32_t r = 0; r < q->p; r++)
+        x->begin[r] = -1;
+    int64_t at = 0;
+    for (uint32_t s = 0; s < stages; s++) {
+        uint32_t r = place[s];
+        x->f[s] = tu_cost_time(c, TU_OP_F, s, UINT32_MAX);
+        x->i[s] = tu_cost_time(c, TU_OP_I, s, UINT32_MAX);
+        x->w[s] = tu_cost_time(c, TU_OP_W, s, UINT32_MAX);
+        x->c_fwd[s] =
+            s && place[s - 1] != r ? tu_cost_transfer(c, false, place[s - 1], r) : 0;
+        x->c_bwd[s] = s + 1 < stages && place[s + 1] != r
+                          ? tu_cost_transfer(c, true, place[s + 1], r)
+                          : 0;
+        at += x->c_fwd[s];
+        if (x->begin[r] < 0)
+            x->begin[r] = x->barrier ? 0 : at;
+        at += x->f[s];
+    }
+    x->mem_f = c->mem_b ? c->mem_b : 2;
+    x->mem_w = !c->mem_b                    ? (c->release == TU_MEM_SPLIT ? 1 : 2)
+               : c->release == TU_MEM_SPLIT ? c->mem_w
+                                            : c->mem_b;
+    x->mem_i = x->mem_f - x->mem_w;
+    if (x->cap && x->cap < x->mem_f) {
+        tui_problem_release(x);
+        return tu_fail(err, TU_EUSAGE,
+                       "memory cap: %lld units are less than one activation (%lld)",
+                       (long long)q->cap, (long long)x->mem_f);
+    }
+    return 0;
+}
+
+void tui_problem_release(struct tui_problem *x)
+{
+    tu_free(x->place);
+    tu_free(x->f);
+    x->place = NULL;
+    x->f = NULL;
+}
+
+int64_t tui_bound_work(const struct tui_problem *x)
+{
+    int64_t most = 0;
+    for (uint32_t r = 0; r < x->p; r++) {
+        int64_t work = 0;
+        for (uint32_t s = 0; s < x->stages; s++)
+            if (x->place[s] == r)
+                work += x->m * (x->f[s] + x->i[s] + x->w[s]);
+        most = work > most ? work : most;
+    }
+    return most;
+}
+
+/* The lowest stage of a rank: all of the rank's F and I come before its last I. */
+static bool lowest(const struct tui_problem *x, uint32_t s)
+{
+    for (uint32_t k = 0; k < s; k++)
+        if (x->place[k] == x->place[s])
+            return false;
+    return true;
+}
+
+/* From the first F of stage s out to the rank of stage t, all F and I there, and the last
+ * gradient's way back to s, whose W still follows. */
+static int64_t out_and_back(const struct tui_problem *x, uint32_t s, uint32_t t)
+{
+    int64_t way = 0, work = 0;
+    for (uint32_t k = s; k < t; k++)
+        way += x->f[k] + x->c_fwd[k + 1] + x->c_bwd[k] + x->i[k];
+    for (uint32_t k = 0; k < x->stages; k++)
+        if (x->place[k] == x->place[t])
+            work += x->m * (x->f[k] + x->i[k]);
+    return way + work + x->w[s];
+}
+
+/* From the first F of stage s to the first I back there no other I of it can run; after
+ * that all other I and W, and the F that memory kept waiting. */
+static int64_t first_round(const struct tui_problem *x, uint32_t s)
+{
+    int64_t there = 0, fits = x->cap ? x->cap / x->mem_f : x->m;
+    int64_t m = x->m, waiting = m > fits ? m - fits : 0;
+    for (uint32_t k = s; k < x->stages; k++)
+        there += x->f[k] + x->i[k] + (k > s ? x->c_fwd[k] : 0) + x->c_bwd[k];
+    return there + (m - 1) * x->i[s] + waiting * x->f[s] + m * x->w[s];
+}
+
+int64_t tui_bound_path(const struct tui_problem *x)
+{
+    int64_t most = 0, before = 0;
+    for (uint32_t s = 0; s < x->stages; s++) {
+        int64_t start = x->barrier ? before : 0, t = 0;
+        before += x->f[s] + (s + 1 < x->stages ? x->c_fwd[s + 1] : 0);
+        if (!lowest(x, s))
+            continue;
+        if (x->stages == x->p)
+            t = first_round(x, s);
+        most = start + t > most ? start + t : most;
+        for (uint32_t k = s; k < x->stages; k++)
+            if (lowest(x, k) && (t = start + out_and_back(x, s, k)) > most)
+                most = t;
+    }
+    return most;
+}
+
+void tui_order_release(struct tui_order *o)
+{
+    tu_free(o->op);
+    tu_free(o->base);
+    *o = (struct tui_order){0};
+}
+
+/* One rank's walk through its order. */
+struct walk {
+    size_t next;
+    int64_t clock, mem;
+};
+
+int tui_order_value(const struct tui_problem *x, struct tui_order *o, struct tu_err *err)
+{
+    size_t cells = (size_t)x->stages * x->m;
+    int64_t *end = tu_alloc(2 * cells, sizeof *end, err);
+    uint32_t *done = tu_calloc(3 * (size_t)x->stages, sizeof *done, err);
+    struct walk *w = tu_calloc(x->p, sizeof *w, err);
+    int rc = end && done && w ? 0 : TU_ENOMEM;
+    bool moved = !rc, over = false;
+    o->value = INT64_MAX;
+    while (moved && !over) {
+        moved = false;
+        for (uint32_t r = 0; r < x->p && !over; r++)
+            while (o->base[r] + w[r].next < o->base[r + 1]) {
+                uint32_t s = o->op[o->base[r] + w[r].next] / 4;
+                uint32_t kind = o->op[o->base[r] + w[r].next] % 4;
+                uint32_t *n = &done[3 * s];
+                int64_t at = w[r].clock, took;
+                if (kind == TU_OP_F) {
+                    uint32_t mb = n[0];
+                    if (s && done[3 * (s - 1)] <= mb)
+                        break;
+                    int64_t in = s ? end[(s - 1) * x->m + mb] + x->c_fwd[s] : 0;
+                    at = in > at ? in : at;
+                    took = x->f[s];
+                    w[r].mem += x->mem_f;
+                    end[s * x->m + mb] = at + took;
+                    n[0]++;
+                } else if (kind == TU_OP_I) {
+                    uint32_t mb = n[1];
+                    bool last = s + 1 == x->stages;
+                    if (n[0] <= mb || (!last && done[3 * (s + 1) + 1] <= mb))
+                        break;
+                    int64_t in =
+                        last ? 0 : end[cells + (s + 1) * x->m + mb] + x->c_bwd[s];
+                    at = in > at ? in : at;
+                    took = x->i[s];
+                    w[r].mem -= x->mem_i;
+                    end[cells + s * x->m + mb] = at + took;
+                    n[1]++;
+                } else {
+                    if (n[1] <= n[2])
+                        break;
+                    took = x->w[s];
+                    w[r].mem -= x->mem_w;
+                    n[2]++;
+                }
+                over = over || (x->cap && w[r].mem > x->cap);
+                w[r].clock = at + took;
+                w[r].next++;
+                moved = true;
+            }
+    }
+    int64_t value = 0;
+    for (uint32_t r = 0; !rc && r < x->p; r++) {
+        over = over || o->base[r] + w[r].next < o->base[r + 1];
+        value = w[r].clock - x->begin[r] > value ? w[r].clock - x->begin[r] : value;
+    }
+    if (!rc && !over)
+        o->value = value;
+    tu_free(end);
+    tu_free(done);
+    tu_free(w);
+    return rc;
+}
+
+int tui_order_sched(struct tu_sched **out, const struct tui_problem *x,
+                    const struct tui_order *o, struct tu_err *err)
+{
+    struct tui_build b;
+    uint32_t *next = tu_calloc(3 * (size_t)x->stages, sizeof *next, err);
+    static const enum tu_op_kind kind[] = {TU_OP_F, TU_OP_B, TU_OP_I, TU_OP_W};
+    static const uint8_t slot[] = {0, 0, 1, 2};
+    tui_build_begin(&b, x->p, x->stages, 1, x->m, err);
+    if (!next)
+        b.code = TU_ENOMEM;
+    if (!b.code)
+        memcpy(b.s->place, x->place, x->stages * sizeof *x->place);
+    for (uint32_t r = 0; r < x->p && !b.code; r++)
+        for (size_t k = o->base[r]; k < o->base[r + 1]; k++) {
+            uint32_t s = o->op[k] / 4, q = o->op[k] % 4;
+            tui_add(&b, r, kind[q], s, next[3 * s + slot[q]]++);
+        }
+    tu_free(next);
+    return tui_build_end(&b, out);
+}
