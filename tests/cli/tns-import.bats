@@ -93,3 +93,23 @@ prepare() { data=$ROOT/tests/data; }
     tns-import --report r.json "$data/npy/le_f32.npy" >/dev/null
     grep -F '"format":"npy","tensors":1,"bytes":24,"stored_bytes":152' r.json
 }
+
+@test "torch: globals are listed, nothing is run, --strict refuses what is not known" {
+    run -0 tns-import --globals "$data/torch/new_case2.pt"
+    assert_line --index 0 'OFFSET  KNOWN  GLOBAL'
+    assert_line --regexp ' yes +torch FloatStorage$'
+    run -0 tns-import --globals --json "$data/torch/new_case2.pt"
+    assert_line --partial '"known":true,'
+    tns-import "$data/torch/new_module_refuse.pt" >/dev/null || [ $? = 3 ]
+    run -3 tns-import --strict "$data/torch/new_module_refuse.pt"
+    run -3 tns-import "$data/torch/old_system_refuse.pt"
+}
+
+@test "there and back through every format that holds f32" {
+    tns-gen a:dist=arange b --dtype f32 --shape 4,32 -o x.tns
+    for format in tns npz safetensors torch; do
+        tns-export x.tns --to "$format" -o "y.$format"
+        tns-diff x.tns "y.$format"
+        tns-import "y.$format" | tns-diff x.tns -
+    done
+}

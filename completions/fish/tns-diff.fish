@@ -1,0 +1,17 @@
+# fish completion for tns-diff, printed by tns-diff --completion=fish
+complete -c tns-diff -l rtol -x -d 'pass values with |a-b| <= atol + X*|b|'
+complete -c tns-diff -l atol -x -d 'pass values with |a-b| <= X + rtol*|b|'
+complete -c tns-diff -l ulp -x -d 'pass values at most N representable values apart'
+complete -c tns-diff -l no-crc -d 'do not verify checksums that the files store'
+complete -c tns-diff -s h -l help -d 'show this help'
+complete -c tns-diff -s V -l version -d 'show the version and what was built in'
+complete -c tns-diff -s o -l output -r -F -d 'write to FILE instead of standard output'
+complete -c tns-diff -s j -l threads -x -d 'use N threads; 0: all CPUs'
+complete -c tns-diff -s q -l quiet -d 'no warnings'
+complete -c tns-diff -s v -l verbose -d 'more messages; repeatable'
+complete -c tns-diff -l json -d 'report as JSON'
+complete -c tns-diff -l format -x -a 'text json' -d 'form of the report'
+complete -c tns-diff -l report -r -F -d 'write the JSON report to FILE'
+complete -c tns-diff -l progress -a 'always auto never' -d 'show a progress bar'
+complete -c tns-diff -l no-progress
+complete -c tns-diff -l color -a 'always auto never' -d 'use colours'

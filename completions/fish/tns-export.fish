@@ -1,0 +1,18 @@
+# fish completion for tns-export, printed by tns-export --completion=fish
+complete -c tns-export -l to -x -a '(tns-export  --list=formats 2>/dev/null)' -d 'format to write; default: by the suffix of -o'
+complete -c tns-export -l from -x -a '(tns-export  --list=formats 2>/dev/null)' -d 'format of the file; default: by its contents'
+complete -c tns-export -l keep-header -d 'restore the file that tns-import --keep-header read'
+complete -c tns-export -l npy-raw -d 'npy, npz: bf16 and fp8 as unsigned integers'
+complete -c tns-export -l max-shard-size -x -d 'hf: bytes of a file; default 5GB'
+complete -c tns-export -l no-crc -d 'do not verify checksums that the file stores'
+complete -c tns-export -s h -l help -d 'show this help'
+complete -c tns-export -s V -l version -d 'show the version and what was built in'
+complete -c tns-export -s o -l output -r -F -d 'write to FILE instead of standard output'
+complete -c tns-export -s f -l force -d 'replace an output directory; binary to a terminal'
+complete -c tns-export -s j -l threads -x -d 'use N threads; 0: all CPUs'
+complete -c tns-export -s q -l quiet -d 'no warnings'
+complete -c tns-export -s v -l verbose -d 'more messages; repeatable'
+complete -c tns-export -l progress -a 'always auto never' -d 'show a progress bar'
+complete -c tns-export -l no-progress
+complete -c tns-export -l color -a 'always auto never' -d 'use colours'
+complete -c tns-export -l list -a '(tns-export  --list=tables 2>/dev/null)' -d 'list what there is to choose from'
