@@ -55,6 +55,7 @@ struct hf_sink {
     uint32_t *of;          /* [n] which file */
     size_t *in;            /* [n] which tensor of it */
     struct tu_buf index;   /* its text; empty for a single file */
+    json_t *small;         /* META "files": names and texts of config.json and its like */
 };
 
 static int forget(const char *path, const struct stat *st, int kind, struct FTW *walk)
@@ -96,6 +97,7 @@ static void close_hf(struct tu_sink *sink)
     tu_free(s->of);
     tu_free(s->in);
     tu_buf_release(&s->index);
+    json_decref(s->small);
     tu_free(s->base.path);
     tu_free(s);
 }
@@ -135,6 +137,26 @@ static int publish(struct hf_sink *s, struct tu_err *err)
     return code;
 }
 
+/* The small files that travelled as META "files". Their names come from the stream: plain ones only. */
+static int write_small(struct hf_sink *s, bool durable, struct tu_err *err)
+{
+    const char *name;
+    json_t *text;
+    int code = 0;
+    json_object_foreach(s->small, name, text) {
+        if (!json_is_string(text) || strchr(name, '/') || *name == '.')
+            return tu_fail(err, TU_EMETA, "META 'files': '%.80s' is no plain name with a text", name);
+        char *path = tui_hf_join(s->folder, name, err);
+        code = path ? tu_file_write(path, json_string_value(text), json_string_length(text), durable,
+                                    s->job, err)
+                    : TU_ENOMEM;
+        tu_free(path);
+        if (code)
+            break;
+    }
+    return code;
+}
+
 static int finish_hf(struct tu_sink *sink, bool durable, struct tu_err *err)
 {
     struct hf_sink *s = (struct hf_sink *)sink;
@@ -152,6 +174,8 @@ static int finish_hf(struct tu_sink *sink, bool durable, struct tu_err *err)
                     : TU_ENOMEM;
         tu_free(path);
     }
+    if (!code)
+        code = write_small(s, durable, err);
     if (!code && durable)
         code = tu_dir_sync(s->folder, err);
     return code ? code : publish(s, err);
@@ -318,6 +342,8 @@ int tui_hf_save(struct tu_sink **out, const char *path, const struct tu_save *wh
         s->base.path[n - 1] = 0;
     if (!code)
         code = make_folder(s, err);
+    if (!code)
+        code = tui_meta_merge(&s->small, what->meta, what->metas, "files", err);
     if (!code)
         code = group(s, what, err);
     if (!code)

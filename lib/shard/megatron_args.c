@@ -183,6 +183,17 @@ static void set_model(struct maker *k, const struct tu_model *m)
     set_bool(k, "moe_shared_expert_gate", m->shared_ffn != 0);
 }
 
+/* Megatron divides what is left of the layers evenly over the stages between the first and the last. */
+static void set_stages(struct maker *k, const struct tu_ckpt *c)
+{
+    uint32_t even = (uint32_t)(c->model.layers / c->pp), last = c->pp - 1;
+    bool uneven = false;
+    for (uint32_t i = 0; c->vpp == 1 && i < c->pp; i++)
+        uneven |= c->stage[i].count != even;
+    set_u64(k, "decoder_first_pipeline_num_layers", uneven ? c->stage[0].count : 0);
+    set_u64(k, "decoder_last_pipeline_num_layers", uneven ? c->stage[last].count : 0);
+}
+
 int tui_args_make(struct tu_ckpt *c, const struct tu_pnode *old, uint32_t pad, struct tu_pnode **out,
                   struct tu_err *err)
 {
@@ -198,6 +209,7 @@ int tui_args_make(struct tu_ckpt *c, const struct tu_pnode *old, uint32_t pad, s
     set_u64(&k, "pipeline_model_parallel_size", c->pp);
     set_u64(&k, "virtual_pipeline_model_parallel_size", c->vpp > 1 ? c->vpp : 0);
     set_u64(&k, "expert_model_parallel_size", c->ep);
+    set_stages(&k, c);
     set_model(&k, &c->model);
     set_u64(&k, "make_vocab_size_divisible_by", pad ? pad : 1);
     if (c->model.vocab)

@@ -88,7 +88,7 @@ def chunks_of(args, parallel):
         known.pop(derived, None)
     swiglu = bool(number(args, "swiglu", False))
     vpp = number(args, "virtual_pipeline_model_parallel_size", 1)
-    dtype = number(args, "params_dtype", torch.float32)
+    dtype = torch.float32  # the local spec's CPU kernels know no other; loading widens exactly
     known.update(
         use_cpu_initialization=True, gradient_accumulation_fusion=False, persist_layer_norm=False,
         bias_activation_fusion=False, bias_dropout_fusion=False, masked_softmax_fusion=False, apply_rope_fusion=False,
@@ -193,6 +193,9 @@ def model_loads(root, model):
 
 def written(model, layout, fixture):
     out = temp("out")
+    if fixture and os.path.isdir(data("megatron/" + fixture)):
+        real = torch.load(next(iter(rank_files(data("megatron/" + fixture)).values())), weights_only=False)["args"]
+        layout += ",pad=%d" % real.make_vocab_size_divisible_by
     command("shard-ckpt", "convert", "--to", "megatron:" + layout + ",spec=local", data("hf/" + model), out)
     if fixture and os.path.isdir(data("megatron/" + fixture)):
         files(out, fixture)
