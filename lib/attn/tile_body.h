@@ -1,0 +1,220 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* tile_body.h: the f32 tile kernels, written once over a handful of vector operations.
+ *
+ * Included by one file per instruction set, which first defines: W lanes of a `vec`, MR rows of
+ * the micro-kernel, v_load v_store v_set v_add v_sub v_mul v_fma v_max v_exp2 v_sum v_top and, if
+ * it has a fast one, PACK_BT. With BESIDE_PRODUCTS only what is no product of matrices and no
+ * softmax is made. A panel of B has 2·W columns. v_max(a, b) may give either on NaN:
+ * a NaN reaches the result through the exponential. */
+#include <math.h>
+#include <string.h>
+#include "attn/tile.h"
+
+#define NR (2 * W)
+#define INLINE static inline __attribute__((always_inline))
+#define UNROLL _Pragma("GCC unroll 16")
+
+#ifndef BESIDE_PRODUCTS
+/* MR rows of A times one panel. */
+INLINE void micro(unsigned mr, float *c, size_t ldc, const float *a, size_t lda, const float *b,
+                  size_t k, bool add)
+{
+    vec x[MR][2];
+    UNROLL for (unsigned i = 0; i < mr; i++) {
+        x[i][0] = add ? v_load(c + i * ldc) : v_set(0);
+        x[i][1] = add ? v_load(c + i * ldc + W) : v_set(0);
+    }
+    for (size_t t = 0; t < k; t++) {
+        vec b0 = v_load(b + t * NR), b1 = v_load(b + t * NR + W);
+        UNROLL for (unsigned i = 0; i < mr; i++) {
+            vec s = v_set(a[i * lda + t]);
+            x[i][0] = v_fma(s, b0, x[i][0]);
+            x[i][1] = v_fma(s, b1, x[i][1]);
+        }
+    }
+    UNROLL for (unsigned i = 0; i < mr; i++) {
+        v_store(c + i * ldc, x[i][0]);
+        v_store(c + i * ldc + W, x[i][1]);
+    }
+}
+
+#define TAIL(n) \
+    case n: \
+        micro(n, c, ldc, a, lda, b, k, add); \
+        break;
+
+static void micro_tail(size_t m, float *c, size_t ldc, const float *a, size_t lda, const float *b,
+                       size_t k, bool add)
+{
+    switch (m) {
+        TAIL(1)
+        TAIL(2)
+        TAIL(3)
+#if MR > 4
+        TAIL(4)
+        TAIL(5)
+#endif
+#if MR > 6
+        TAIL(6)
+        TAIL(7)
+        TAIL(8)
+        TAIL(9)
+        TAIL(10)
+        TAIL(11)
+#endif
+    }
+}
+
+static void gemm(float *c, size_t ldc, const void *va, size_t lda, const void *vb, size_t m,
+                 size_t n, size_t k, bool add)
+{
+    const float *a = va, *b = vb;
+    for (size_t p = 0; p < n; p += NR) {
+        size_t i = 0;
+        for (; i + MR <= m; i += MR)
+            micro(MR, c + i * ldc + p, ldc, a + i * lda, lda, b + p * k, k, add);
+        micro_tail(m - i, c + i * ldc + p, ldc, a + i * lda, lda, b + p * k, k, add);
+    }
+}
+
+static void pack_b(void *vb, const float *src, size_t ld, size_t k, size_t n)
+{
+    float *b = vb;
+    for (size_t p = 0; p < n; p += NR)
+        for (size_t t = 0; t < k; t++) {
+            size_t w = n - p < NR ? n - p : NR;
+            memcpy(b, src + t * ld + p, w * sizeof *b);
+            memset(b + w, 0, (NR - w) * sizeof *b);
+            b += NR;
+        }
+}
+
+#ifndef PACK_BT
+#define PACK_BT pack_bt
+static void pack_bt(void *vb, const float *src, size_t ld, size_t n, size_t k)
+{
+    float *b = vb;
+    for (size_t p = 0; p < n; p += NR)
+        for (size_t t = 0; t < k; t++)
+            for (size_t c = 0; c < NR; c++)
+                *b++ = p + c < n ? src[(p + c) * ld + t] : 0;
+}
+#endif
+
+static void softmax(const struct tui_softmax *x)
+{
+    vec mul = v_set(x->mul);
+    for (size_t r = 0; r < x->m; r++) {
+        float *s = x->s + r * x->ld, *p = (float *)x->p + r * x->ldp;
+        vec top = v_load(s), sum = v_set(0);
+        for (size_t j = W; j < x->n; j += W)
+            top = v_max(v_load(s + j), top);
+        float old = x->c[r], now = v_top(top) * x->mul;
+        now = now > old ? now : old;
+        float base = now == -INFINITY ? 0 : now;
+        vec minus = v_set(-base);
+        for (size_t j = 0; j < x->n; j += W) {
+            vec e = v_exp2(v_fma(v_load(s + j), mul, minus));
+            sum = v_add(sum, e);
+            v_store(p + j, e);
+        }
+        x->alpha[r] = old == now ? 1 : old == -INFINITY ? 0 : exp2f(old - base);
+        x->l[r] = x->l[r] * x->alpha[r] + v_sum(sum);
+        x->c[r] = now;
+    }
+}
+
+#endif
+
+static void rescale(float *acc, size_t ld, size_t m, size_t n, const float *alpha)
+{
+    for (size_t r = 0; r < m; r++) {
+        if (alpha[r] == 1)
+            continue;
+        vec f = v_set(alpha[r]);
+        for (size_t j = 0; j < n; j += W)
+            v_store(acc + r * ld + j, v_mul(v_load(acc + r * ld + j), f));
+    }
+}
+
+static void grad(const struct tui_grad *x)
+{
+    vec mul = v_set(x->mul), zero = v_set(0);
+    for (size_t c = 0; c < x->n; c++) {
+        size_t at = c * x->ld;
+        for (size_t r = 0; r < x->m; r += W, at += W) {
+            vec lse = v_load(x->lse2 + r);
+            vec p = v_exp2(v_fma(v_load(x->s + at), mul, v_sub(zero, lse)));
+            vec dp = v_load(x->dp + at), drop = p;
+            if (x->keep) {
+                vec z = v_load(x->keep + at);
+                drop = v_mul(p, z);
+                dp = v_mul(dp, z);
+            }
+            vec ds = v_mul(p, v_sub(dp, v_load(x->delta + r)));
+            if (x->chain)
+                ds = v_mul(ds, v_load(x->chain + at));
+            v_store(x->s + at, drop);
+            v_store(x->dp + at, ds);
+        }
+    }
+}
+
+/* Four keys at once, so that the sums over lanes overlap. */
+static void dots(float *s, size_t lds, const float *q, size_t ldq, const float *k, size_t ldk,
+                 size_t m, size_t n, size_t d)
+{
+    for (size_t r = 0; r < m; r++)
+        for (size_t j = 0; j < n; j += 4) {
+            const float *row = q + r * ldq, *key = k + j * ldk;
+            vec x[4] = {v_set(0), v_set(0), v_set(0), v_set(0)};
+            for (size_t t = 0; t < d; t += W) {
+                vec a = v_load(row + t);
+                UNROLL for (unsigned i = 0; i < 4; i++)
+                    x[i] = v_fma(a, v_load(key + i * ldk + t), x[i]);
+            }
+            UNROLL for (unsigned i = 0; i < 4; i++)
+                s[r * lds + j + i] = v_sum(x[i]);
+        }
+}
+
+static void sums(float *acc, size_t ld, const float *p, size_t ldp, const float *v, size_t ldv,
+                 size_t m, size_t n, size_t d)
+{
+    for (size_t r = 0; r < m; r++)
+        for (size_t t = 0; t < d; t += W) {
+            vec a = v_load(acc + r * ld + t), b = v_set(0);
+            for (size_t j = 0; j < n; j += 2) {
+                a = v_fma(v_set(p[r * ldp + j]), v_load(v + j * ldv + t), a);
+                b = v_fma(v_set(p[r * ldp + j + 1]), v_load(v + (j + 1) * ldv + t), b);
+            }
+            v_store(acc + r * ld + t, v_add(a, b));
+        }
+}
+
+/* 0·x is 0 for finite x and NaN for all others. */
+static bool finite(const float *x, size_t n)
+{
+    vec s = v_set(0);
+    size_t i = 0;
+    for (; i + W <= n; i += W)
+        s = v_fma(v_load(x + i), v_set(0), s);
+    float rest = v_sum(s);
+    for (; i < n; i++)
+        rest += 0 * x[i];
+    return rest == 0;
+}
+
+#ifndef BESIDE_PRODUCTS
+static void nothing(void)
+{
+}
+
+#define TILE_OPS(label, q, k)                                                               \
+    {                                                                                       \
+        .name = label, .elem = 4, .mpad = 1, .npad = NR, .kpad = 1, .tile_q = q,            \
+        .tile_k = k, .begin = nothing, .end = nothing, .pack_b = pack_b, .pack_bt = PACK_BT, \
+        .gemm = gemm, .softmax = softmax, .rescale = rescale, .grad = grad, .dots = dots,   \
+        .sums = sums, .finite = finite                                                      \
+    }
+#endif
