@@ -312,10 +312,33 @@ static int bind_results(struct tu_attn *a, const struct tu_bind *in, struct tu_e
     return 0;
 }
 
+/* Positions that were told rather than found: global indices of both sides. */
+static int bind_places(struct tu_attn *a, struct tu_err *err)
+{
+    uint64_t n = tu_max(a->sq_max, a->sk_max);
+    if (a->mask || a->bias || a->blocks || a->docs)
+        return tu_fail(err, TU_EUSAGE, "masks, biases and documents with shard offsets");
+    int64_t *q = tu_arena_alloc(a->arena, n, sizeof *q, err);
+    int64_t *k = q ? tu_arena_alloc(a->arena, n, sizeof *k, err) : NULL;
+    if (!k)
+        return TU_ENOMEM;
+    for (uint64_t i = 0; i < n; i++) {
+        q[i] = a->opt.q_first + (int64_t)i;
+        k[i] = a->opt.k_first + (int64_t)i;
+    }
+    a->q_at = q;
+    a->k_at = k;
+    for (uint64_t b = 0; b < a->batch; b++)
+        a->seq[b].off = 0;
+    return 0;
+}
+
 int tui_bind_beside(struct tu_attn *a, const struct tu_bind *in, struct tu_err *err)
 {
     int code;
     if ((code = bind_masks(a, in, err)) || (code = bind_small(a, in, err)))
+        return code;
+    if (a->opt.placed && (code = bind_places(a, err)))
         return code;
     return bind_results(a, in, err);
 }

@@ -58,6 +58,9 @@ struct tui_ops {
     void (*sums)(float *acc, size_t ld, const float *p, size_t ldp, const float *v, size_t ldv,
                  size_t m, size_t n, size_t d);
     bool (*finite)(const float *x, size_t n);
+    /* Loops in registers, for measuring: operations done; *sink keeps them from vanishing. */
+    double (*peak)(unsigned n, float *sink);
+    double (*peak_exp)(unsigned n, float *sink);
 };
 
 #if defined __x86_64__ && !defined TU_NO_X86

@@ -172,10 +172,34 @@ static void softmax_bf16(const struct tui_softmax *x)
     }
 }
 
+static double peak(unsigned n, float *sink)
+{
+    uint16_t mem[32 * 32] = {0};
+    float out[256];
+    mem[0] = 0x3f80; /* 1 */
+    _tile_loadd(4, mem, 64);
+    _tile_loadd(5, mem, 64);
+    _tile_loadd(6, mem, 64);
+    _tile_loadd(7, mem, 64);
+    _tile_zero(0);
+    _tile_zero(1);
+    _tile_zero(2);
+    _tile_zero(3);
+    for (unsigned r = 0; r < n; r++) {
+        _tile_dpbf16ps(0, 4, 6);
+        _tile_dpbf16ps(1, 4, 7);
+        _tile_dpbf16ps(2, 5, 6);
+        _tile_dpbf16ps(3, 5, 7);
+    }
+    _tile_stored(0, out, 64);
+    *sink += out[0];
+    return 4.0 * 2 * 16 * 16 * 32 * n;
+}
+
 const struct tui_ops tui_ops_amx = {
     .name = "amx", .elem = 2, .mpad = 32, .npad = 32, .kpad = 32, .tile_q = 128, .tile_k = 256,
     .begin = begin, .end = end, .pack_a = pack_a, .pack_b = pack_pairs, .pack_bt = pack_turned,
     .gemm = product, .softmax = softmax_bf16, .rescale = rescale, .grad = grad, .dots = dots,
-    .sums = sums, .finite = finite,
+    .sums = sums, .finite = finite, .peak = peak, .peak_exp = peak_exp,
 };
 #endif

@@ -205,7 +205,35 @@ static bool finite(const float *x, size_t n)
     return rest == 0;
 }
 
+static double peak_exp(unsigned n, float *sink)
+{
+    vec x[8], s = v_set(0);
+    for (unsigned i = 0; i < 8; i++)
+        x[i] = v_set(-0.1f * (float)(i + n % 3));
+    for (unsigned r = 0; r < n; r++)
+        UNROLL for (unsigned i = 0; i < 8; i++) {
+            s = v_add(s, v_exp2(x[i]));
+            x[i] = v_sub(x[i], v_set(1e-6f));
+        }
+    *sink += v_sum(s);
+    return 8.0 * W * n;
+}
+
 #ifndef BESIDE_PRODUCTS
+/* As many accumulators as hide the latency and stay in registers. */
+static double peak(unsigned n, float *sink)
+{
+    vec x[12], f = v_set(0.999f + 1e-6f * (float)(n % 3)), c = v_set(1e-3f);
+    UNROLL for (unsigned i = 0; i < 12; i++)
+        x[i] = v_set((float)i);
+    for (unsigned r = 0; r < n; r++)
+        UNROLL for (unsigned i = 0; i < 12; i++)
+            x[i] = v_fma(x[i], f, c);
+    for (unsigned i = 0; i < 12; i++)
+        *sink += v_sum(x[i]);
+    return 2.0 * 12 * W * n;
+}
+
 static void nothing(void)
 {
 }
@@ -215,6 +243,6 @@ static void nothing(void)
         .name = label, .elem = 4, .mpad = 1, .npad = NR, .kpad = 1, .tile_q = q,            \
         .tile_k = k, .begin = nothing, .end = nothing, .pack_b = pack_b, .pack_bt = PACK_BT, \
         .gemm = gemm, .softmax = softmax, .rescale = rescale, .grad = grad, .dots = dots,   \
-        .sums = sums, .finite = finite                                                      \
+        .sums = sums, .finite = finite, .peak = peak, .peak_exp = peak_exp                  \
     }
 #endif

@@ -58,6 +58,8 @@ struct tu_attn_opts {
     uint64_t splits;          /* of the keys; 0: chosen from the shape, never from threads */
     uint64_t tile_q, tile_k;  /* 0: the kernel's choice */
     bool deterministic;       /* the same bits for any number of splits */
+    bool placed;              /* query i is at position q_first + i, key j at k_first + j */
+    int64_t q_first, k_first;
     bool partial;             /* o in f32, and no sinks: a part of the keys */
     uint32_t compute;         /* TU_F32, TU_BF16; 0: by the storage */
     uint32_t store;           /* dtype of o and the gradients; 0: that of q */
@@ -180,6 +182,17 @@ TU_API TU_MUST int tu_attn_backward_ref(const struct tu_attn *a, const struct tu
                                         struct tu_err *err);
 /* Which kernels tu_attn_forward would use: "amx", "avx512", "avx2", "plain". */
 TU_API const char *tu_attn_kernel(const struct tu_attn *a);
+
+/* What this machine can do at best, measured now on all threads of the pool in about `seconds`
+ * each: the ceilings beside which a benchmark stands. Zero: not possible here. */
+struct tu_attn_peaks {
+    double fma_gflops;  /* f32 multiply-adds in registers, by the best vector row */
+    double amx_gflops;  /* bf16 matrix units, from registers */
+    double exp_gops;    /* exponentials per ns, by the best vector row */
+    double copy_gbs, read_gbs; /* of memory far larger than the caches; copy counts both ways */
+};
+TU_API TU_MUST int tu_attn_peaks_measure(struct tu_attn_peaks *out, double seconds,
+                                         const struct tu_job *job, struct tu_err *err);
 
 /* Merge n partial results of `rows` rows into part[0]: o[p] f32 [rows, dim] normalised, lse[p]
  * f32 [rows]. A balanced tree in the order of p. An empty state is (0, -inf) and merging empty
