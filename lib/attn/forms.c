@@ -13,7 +13,19 @@ struct row {
     struct tui_block t;
     float *q, *kv, *x, *acc;
     double m, l;
+    uint32_t round; /* logits and P are rounded to it; 0: not */
 };
+
+static int rounded(struct row *r, float *x, uint64_t n, struct tu_err *err)
+{
+    unsigned char narrow[8];
+    int code = 0;
+    for (uint64_t j = 0; r->round && !code && j < n; j++) {
+        code = tu_cast(r->round, narrow, TU_F32, x + j, 1, err);
+        code = code ? code : tu_to_float(r->round, narrow, x + j, 1, err);
+    }
+    return code;
+}
 
 static int key(struct row *r, const struct tu_rows *rows, uint64_t j, struct tu_err *err)
 {
@@ -65,13 +77,14 @@ static int three(struct row *r, struct tu_err *err)
 {
     uint64_t sk = r->a->seq[r->t.b].sk;
     int code = logits(r, 0, sk, r->x, err);
-    if (code)
+    if (code || (code = rounded(r, r->x, sk, err)))
         return code;
     r->m = (double)top(r->x, sk);
     for (uint64_t j = 0; j < sk; j++) {
         r->x[j] = r->x[j] == -INFINITY ? 0 : expf(r->x[j] - (float)r->m);
         r->l += (double)r->x[j];
     }
+    code = rounded(r, r->x, sk, err);
     for (uint64_t j = 0; !code && j < sk; j++)
         if (r->x[j] != 0)
             code = value(r, j, r->x[j], err);
@@ -151,6 +164,7 @@ struct form {
     const struct tu_attn *a;
     int (*row)(struct row *r, struct tu_err *err);
     uint64_t x; /* logits that a row keeps */
+    bool low;
 };
 
 /* All queries of one head. */
@@ -160,7 +174,8 @@ static int head_task(void *ctx, uint64_t task, unsigned worker, struct tu_err *e
     const struct tu_attn *a = f->a;
     uint64_t h = task % a->hq, wide = tu_max(a->d, a->dv);
     struct row r = {.a = a, .t = {.b = task / a->hq, .hkv = h / (a->hq / a->hkv), .h0 = h,
-                                  .nh = 1, .ni = 1}};
+                                  .nh = 1, .ni = 1},
+                    .round = f->low ? a->q.dtype : 0};
     struct tu_arena *arena = tu_arena_new(err);
     (void)worker;
     if (!arena)
@@ -187,23 +202,28 @@ static int head_task(void *ctx, uint64_t task, unsigned worker, struct tu_err *e
 }
 
 static int form(const struct tu_attn *a, int (*row)(struct row *, struct tu_err *), uint64_t x,
-                const struct tu_job *job, struct tu_err *err)
+                bool low, const struct tu_job *job, struct tu_err *err)
 {
-    struct form f = {a, row, tu_max(1, x)};
+    struct form f = {a, row, tu_max(1, x), low};
     return tu_pool_run(job ? job->pool : NULL, a->batch * a->hq, head_task, &f, err);
 }
 
 int tui_form_naive3(const struct tu_attn *a, const struct tu_job *job, struct tu_err *err)
 {
-    return form(a, three, a->sk_max, job, err);
+    return form(a, three, a->sk_max, false, job, err);
 }
 
 int tui_form_naive2(const struct tu_attn *a, const struct tu_job *job, struct tu_err *err)
 {
-    return form(a, two, PART, job, err);
+    return form(a, two, PART, false, job, err);
 }
 
 int tui_form_online(const struct tu_attn *a, const struct tu_job *job, struct tu_err *err)
 {
-    return form(a, one, 1, job, err);
+    return form(a, one, 1, false, job, err);
+}
+
+int tui_form_low(const struct tu_attn *a, const struct tu_job *job, struct tu_err *err)
+{
+    return form(a, three, a->sk_max, a->q.dtype != TU_F32, job, err);
 }

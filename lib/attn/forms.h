@@ -14,4 +14,8 @@ int tui_form_naive3(const struct tu_attn *a, const struct tu_job *job, struct tu
 int tui_form_naive2(const struct tu_attn *a, const struct tu_job *job, struct tu_err *err);
 int tui_form_online(const struct tu_attn *a, const struct tu_job *job, struct tu_err *err);
 
+/* Three passes with logits and P rounded to the storage dtype: what a plain implementation in that
+ * precision loses, the yardstick of checks. */
+int tui_form_low(const struct tu_attn *a, const struct tu_job *job, struct tu_err *err);
+
 #endif

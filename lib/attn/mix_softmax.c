@@ -10,7 +10,7 @@ static const char *const names[] = {
     "kv_indptr?", "kv_indices?", "kv_last_page_len?", "doc_ids?", "prefix?", "q.scale?",
     "k.scale?", "v.scale?", NULL,
 };
-static const char *const algos[] = {"tiles", "online", "naive2", "naive3", "ref", NULL};
+static const char *const algos[] = {"tiles", "online", "naive2", "naive3", "low", "ref", NULL};
 
 static struct tu_operand *add(struct tu_mixer_args *a, const char *name, uint32_t dtype,
                               unsigned rank, const uint64_t *dim)
@@ -111,6 +111,7 @@ static const struct tui_form {
     {"online", tui_form_online, tu_attn_backward},
     {"naive2", tui_form_naive2, tu_attn_backward},
     {"naive3", tui_form_naive3, tu_attn_backward},
+    {"low", tui_form_low, tu_attn_backward},
     {"ref", tu_attn_forward_ref, tu_attn_backward_ref},
 };
 

@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* fa.h: between the files of fa-run: its options, and the tensors of a segment in memory. */
+#ifndef FA_RUN_FA_H
+#define FA_RUN_FA_H
+
+#include <tensorutils/attn.h>
+#include <tensorutils/stream.h>
+#include "common/main.h"
+
+/* Options of the operator, the same in every subcommand. */
+struct fa_opts {
+    const char *op, *layout, *dtype, *algo;
+    int pass, causal;
+    double scale, softcap, dropout, decay;
+    struct tu_list window, block, mask_block;
+    int64_t sliding;
+    uint64_t sink_tokens, chunk, splits, v_from_k, steps, layer;
+    bool alibi, deterministic, decay_slopes, bidirectional, cast, strict, has_layer;
+};
+extern struct fa_opts fa_opts;
+extern const struct tu_opt fa_shared[];
+extern const struct tu_listing fa_listings[];
+
+/* The row that --op names and the options for it, checked. Errors: TU_EUSAGE. */
+int fa_resolve(struct tu_ctx *ctx, const struct tu_mixer **row, struct tu_attn_opts *o,
+               struct tu_err *err);
+
+enum { FA_OPERANDS = 48 };
+
+/* The tensors of one segment that the operator reads. */
+struct fa_segment {
+    struct tu_operand op[FA_OPERANDS];
+    size_t n;
+    struct tu_arena *arena; /* names */
+    bool partial, sinks;    /* META fa */
+    uint32_t out_dtype;
+    bool q_placed, k_placed; /* by shard.offset */
+    uint64_t q_first, k_first;
+};
+
+/* The next segment; *got is false at the end. Duplicates, another base of lse and malformed
+ * records are errors. */
+int fa_segment_read(struct fa_segment *s, struct tu_reader *r, const struct tu_mixer *row,
+                    bool *got, struct tu_err *err);
+void fa_segment_release(struct fa_segment *s);
+/* Bring q, k and v to f32 where their dtypes differ. */
+int fa_segment_cast(struct fa_segment *s, struct tu_err *err);
+/* Count NaN and Inf among the float operands. */
+uint64_t fa_segment_odd(const struct fa_segment *s);
+
+/* Shapes of the results, and memory for them; wide: in f64. */
+int fa_outputs(const struct tu_mixer *row, struct tu_mixer_args *a, bool wide, struct tu_err *err);
+void fa_outputs_free(struct tu_mixer_args *a);
+int fa_write(struct tu_writer *w, const struct tu_operand *op, size_t n, struct tu_err *err);
+
+extern const struct tu_cmd fa_run, fa_check, fa_bench, fa_info;
+
+#endif

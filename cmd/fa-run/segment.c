@@ -1,0 +1,205 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* segment.c: the tensors of a segment into memory, and results out of it. */
+#include <jansson.h>
+#include <math.h>
+#include <string.h>
+#include "fa-run/fa.h"
+
+static bool reads(const struct tu_mixer *row, const char *name)
+{
+    for (size_t i = 0; row->in[i]; i++) {
+        size_t n = strcspn(row->in[i], "?");
+        if (strlen(name) == n && !memcmp(row->in[i], name, n))
+            return true;
+    }
+    return false;
+}
+
+/* META fa: partial results say so, and what base their lse has. */
+static int take_meta(struct fa_segment *s, const struct tu_record *rec, struct tu_err *err)
+{
+    struct json_t *m = NULL;
+    int code = tu_json_parse(&m, rec->meta, rec->meta_len, NULL, err);
+    if (code)
+        return tu_err_prefix(err, "META 'fa'");
+    const char *base = json_string_value(json_object_get(m, "lse_base")),
+               *type = json_string_value(json_object_get(m, "out_dtype"));
+    const struct tu_dtype *d = type ? tu_dtype_named(type) : NULL;
+    s->partial = json_is_true(json_object_get(m, "partial"));
+    s->sinks = json_is_true(json_object_get(m, "sinks"));
+    s->out_dtype = d ? d->code : 0;
+    if (base && strcmp(base, "e"))
+        code = tu_fail(err, TU_EMETA, "META 'fa': lse_base is '%.20s', natural logarithms are "
+                       "needed: multiply lse of base 2 by ln 2", base);
+    json_decref(m);
+    return code;
+}
+
+/* shard.offset of the token dimension of q and k. */
+static int take_place(struct fa_segment *s, const struct tu_record *rec, int layout,
+                      struct tu_err *err)
+{
+    bool q = !strcmp(rec->name, "q");
+    struct json_t *m = NULL;
+    if ((!q && strcmp(rec->name, "k")) || !rec->meta_len)
+        return 0;
+    int code = tu_json_parse(&m, rec->meta, rec->meta_len, NULL, err);
+    if (code)
+        return code;
+    const struct json_t *off = json_object_get(json_object_get(m, "shard"), "offset");
+    size_t axis = rec->nwords == 3 ? 0 : layout == TU_ATTN_BHSD ? 2 : 1;
+    const struct json_t *at = json_array_get(off, axis);
+    if (json_is_integer(at) && json_integer_value(at) >= 0) {
+        *(q ? &s->q_first : &s->k_first) = (uint64_t)json_integer_value(at);
+        *(q ? &s->q_placed : &s->k_placed) = true;
+    }
+    json_decref(m);
+    return 0;
+}
+
+static int take(struct fa_segment *s, struct tu_reader *r, const struct tu_record *rec,
+                struct tu_err *err)
+{
+    if (tu_operand_find(s->op, s->n, rec->name))
+        return tu_fail(err, TU_ENAME, "record '%.60s' stands twice in the segment", rec->name);
+    if (s->n == FA_OPERANDS || rec->nwords > 4)
+        return tu_fail(err, TU_ESIZE, "record '%.60s' has %u dimensions, at most 4 are read",
+                       rec->name, rec->nwords);
+    struct tu_operand *o = &s->op[s->n];
+    *o = (struct tu_operand){.dtype = rec->dtype, .rank = rec->nwords};
+    if (rec->nwords)
+        memcpy(o->dim, rec->word, rec->nwords * sizeof *o->dim);
+    char *name = tu_arena_text(s->arena, rec->name, rec->name_len, err);
+    if (!name)
+        return TU_ENOMEM;
+    o->name = name;
+    int code = tu_reader_load(r, TU_SIZE_MAX, &o->data, err);
+    if (!code)
+        s->n++;
+    return code;
+}
+
+int fa_segment_read(struct fa_segment *s, struct tu_reader *r, const struct tu_mixer *row,
+                    bool *got, struct tu_err *err)
+{
+    const struct tu_record *rec;
+    int code;
+    *s = (struct fa_segment){.arena = tu_arena_new(err)};
+    *got = false;
+    if (!s->arena)
+        return TU_ENOMEM;
+    while (!(code = tu_reader_next(r, &rec, err)) && rec) {
+        *got = true;
+        if (rec->type == TU_REC_END)
+            return 0;
+        if (rec->type == TU_REC_META && !strcmp(rec->name, "fa"))
+            code = take_meta(s, rec, err);
+        if (!code && rec->type == TU_REC_TENSOR && reads(row, rec->name)) {
+            code = take_place(s, rec, !strcmp(fa_opts.layout, "bhsd") ? TU_ATTN_BHSD : 0, err);
+            code = code ? code : take(s, r, rec, err);
+        }
+        if (code)
+            break;
+    }
+    return code;
+}
+
+void fa_segment_release(struct fa_segment *s)
+{
+    for (size_t i = 0; i < s->n; i++)
+        tu_free(s->op[i].data);
+    tu_arena_free(s->arena);
+    *s = (struct fa_segment){0};
+}
+
+int fa_segment_cast(struct fa_segment *s, struct tu_err *err)
+{
+    static const char *const name[] = {"q", "k", "v"};
+    uint32_t first = 0;
+    bool differ = false;
+    for (size_t i = 0; i < s->n; i++)
+        for (unsigned k = 0; k < 3; k++)
+            if (!strcmp(s->op[i].name, name[k])) {
+                differ = differ || (first && s->op[i].dtype != first);
+                first = s->op[i].dtype;
+            }
+    for (size_t i = 0; differ && i < s->n; i++)
+        for (unsigned k = 0; k < 3; k++) {
+            struct tu_operand *o = &s->op[i];
+            if (strcmp(o->name, name[k]))
+                continue;
+            uint64_t n;
+            int code = tu_elements(o->dim, o->rank, &n, err);
+            void *wide = code ? NULL : tu_alloc(n, sizeof(float), err);
+            if (!wide)
+                return code ? code : TU_ENOMEM;
+            code = tu_cast(TU_F32, wide, o->dtype, o->data, n, err);
+            tu_free(o->data);
+            o->data = wide;
+            o->dtype = TU_F32;
+            if (code)
+                return code;
+        }
+    return 0;
+}
+
+uint64_t fa_segment_odd(const struct fa_segment *s)
+{
+    float part[1024];
+    uint64_t odd = 0, n;
+    for (size_t i = 0; i < s->n; i++) {
+        const struct tu_operand *o = &s->op[i];
+        const struct tu_dtype *d = tu_dtype_find(o->dtype);
+        bool mask = !strcmp(o->name, "mask") || !strcmp(o->name, "bias") || !strcmp(o->name, "lse");
+        if (mask || !d || !tu_dtype_is_float(o->dtype) || !tu_dtype_is_plain(o->dtype) ||
+            tu_elements(o->dim, o->rank, &n, NULL))
+            continue;
+        for (uint64_t at = 0; at < n; at += 1024) {
+            size_t m = (size_t)tu_min(1024, n - at);
+            if (tu_to_float(o->dtype, (char *)o->data + at * d->block_bytes, part, m, NULL))
+                break;
+            for (size_t k = 0; k < m; k++)
+                odd += !isfinite(part[k]);
+        }
+    }
+    return odd;
+}
+
+int fa_outputs(const struct tu_mixer *row, struct tu_mixer_args *a, bool wide, struct tu_err *err)
+{
+    int code = row->infer(a, err);
+    for (size_t i = 0; !code && i < a->n_out; i++) {
+        struct tu_operand *o = &a->out[i];
+        static const char *const f32[] = {"dsink", "dbias", "dslopes"};
+        bool keep = false;
+        for (unsigned k = 0; k < 3; k++)
+            keep = keep || !strcmp(o->name, f32[k]);
+        if (wide && !keep)
+            o->dtype = TU_F64;
+        uint64_t bytes;
+        code = tu_tensor_bytes(o->dtype, o->dim, o->rank, &bytes, err);
+        if (!code && !(o->data = tu_alloc(bytes, 1, err)))
+            code = TU_ENOMEM;
+    }
+    return code;
+}
+
+void fa_outputs_free(struct tu_mixer_args *a)
+{
+    for (size_t i = 0; i < a->n_out; i++)
+        tu_free(a->out[i].data);
+    a->n_out = 0;
+}
+
+int fa_write(struct tu_writer *w, const struct tu_operand *op, size_t n, struct tu_err *err)
+{
+    int code = 0;
+    for (size_t i = 0; !code && i < n; i++) {
+        struct tu_tensor t = {.name = op[i].name, .dtype = op[i].dtype, .rank = op[i].rank,
+                              .dim = op[i].dim};
+        code = tu_tensor_bytes(t.dtype, t.dim, t.rank, &t.bytes, err);
+        if (!code)
+            code = tu_writer_tensor(w, &t, op[i].data, err);
+    }
+    return code;
+}
