@@ -90,7 +90,7 @@ static int run_command(const struct fa_segment *s, const struct tu_mixer *row,
     int status = 0;
     if (pid > 0)
         waitpid(pid, &status, 0);
-    if (!code && status)
+    if (status)
         code = tu_fail(err, TU_EPEER, "--run '%.60s' failed with status %d", opt.run,
                        WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status));
 out:

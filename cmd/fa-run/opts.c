@@ -4,7 +4,7 @@
 #include <string.h>
 #include "fa-run/fa.h"
 
-struct fa_opts fa_opts = {.op = "softmax", .layout = "bshd", .scale = NAN, .causal = -1, .sliding = -1};
+struct fa_opts fa_opts = {.op = "softmax", .layout = "bshd", .scale = NAN, .softcap = INFINITY, .causal = -1, .sliding = -1};
 
 static const char *const passes[] = {"fwd", "bwd", "both", NULL};
 static const char *const causals[] = {"br", "tl", "none", NULL};
@@ -47,7 +47,7 @@ const struct tu_opt fa_shared[] = {
      &fa_opts.block, NULL, TU_OPT_LIST},
     {0, "deterministic", NULL, "the same bits for any --splits", TU_OPT_FLAG,
      &fa_opts.deterministic, NULL, 0},
-    {0, "strict", NULL, "NaN or Inf among the inputs is an error", TU_OPT_FLAG, &fa_opts.strict,
+    {0, "strict", NULL, "an input with NaN or Inf is an error", TU_OPT_FLAG, &fa_opts.strict,
      NULL, 0},
     {0},
 };
@@ -133,11 +133,6 @@ static int window_of(struct tu_attn_opts *o, struct tu_err *err)
     return 0;
 }
 
-static bool given(double v)
-{
-    return v < 0 || v > 0 || isnan(v);
-}
-
 int fa_resolve(struct tu_ctx *ctx, const struct tu_mixer **row, struct tu_attn_opts *o,
                struct tu_err *err)
 {
@@ -158,7 +153,7 @@ int fa_resolve(struct tu_ctx *ctx, const struct tu_mixer **row, struct tu_attn_o
         (code = pair_of(&fa_opts.mask_block, "mask-block", block, err)) ||
         (fa_opts.dtype && (code = dtypes_of(fa_opts.dtype, o, err))))
         return code;
-    if (given(fa_opts.softcap) && !(fa_opts.softcap > 0))
+    if (!(fa_opts.softcap > 0))
         return tu_fail(err, TU_EUSAGE, "--softcap must be above 0");
     static const int causal[] = {TU_CAUSAL_BR, TU_CAUSAL_TL, TU_CAUSAL_NONE};
     o->causal = fa_opts.causal < 0 ? TU_CAUSAL_NONE : causal[fa_opts.causal];
@@ -166,7 +161,7 @@ int fa_resolve(struct tu_ctx *ctx, const struct tu_mixer **row, struct tu_attn_o
     o->sink_tokens = fa_opts.sink_tokens;
     o->chunk = fa_opts.chunk;
     o->alibi = fa_opts.alibi;
-    o->softcap = fa_opts.softcap;
+    o->softcap = isinf(fa_opts.softcap) ? 0 : fa_opts.softcap;
     o->dropout = fa_opts.dropout;
     o->seed = ctx->seed;
     o->mask_q = block[0];

@@ -1,0 +1,107 @@
+# SPDX-License-Identifier: Apache-2.0
+load helper
+
+qkv() { # SEQ KEYS HEADS KV-HEADS DIM DIM-V [tns-gen options]
+    tns-gen "q:shape=2x$1x$3x$5" "k:shape=2x$2x$4x$5" "v:shape=2x$2x$4x$6" "do:shape=2x$1x$3x$6" "${@:7}"
+}
+
+@test "check agrees with float64 over masks, heads, dims, dtypes and kernels" {
+    local isa flags
+    for isa in scalar avx2 avx512 amx; do
+        TENSORUTILS_ISA=$isa fa-run info --help >/dev/null 2>&1 || continue
+        for flags in "" "--causal" "--causal=tl" "--window 20,-1" "--sliding-window 30 --sink-tokens 2" \
+            "--chunk 16" "--alibi --causal" "--softcap 3" "--dropout 0.2"; do
+            # shellcheck disable=SC2086 # a list of options
+            qkv 40 70 4 2 24 17 | TENSORUTILS_ISA=$isa fa-run check --pass both $flags >out
+            # shellcheck disable=SC2086
+            qkv 150 130 2 1 40 64 --dtype bf16 | TENSORUTILS_ISA=$isa fa-run check --pass both $flags >out
+        done
+    done
+}
+
+@test "the bits do not depend on the number of threads" {
+    qkv 200 1500 4 2 64 64 -o in.tns
+    fa-run --pass both --causal -j1 in.tns -o a.tns
+    fa-run --pass both --causal -j7 in.tns -o b.tns
+    cmp a.tns b.tns
+    fa-run --deterministic --splits 5 in.tns -o a.tns
+    fa-run --deterministic in.tns -o b.tns
+    cmp a.tns b.tns
+}
+
+@test "parts of the keys merge to the whole" {
+    tns-gen q:shape=1x9x4x32 k:shape=1x60x2x32 v:shape=1x60x2x32 -o all.tns
+    fa-run --partial all.tns >one.tns
+    fa-run --merge one.tns >merged.tns
+    fa-run all.tns >whole.tns
+    tns-diff merged.tns whole.tns
+    run -3 fa-run --merge whole.tns
+}
+
+@test "another program is checked by --run" {
+    qkv 20 20 2 2 16 16 -o in.tns
+    fa-run check --run 'fa-run --algo naive3' in.tns
+    run -1 fa-run check --run 'fa-run --algo naive3 --causal' --dump-fail bad.tns in.tns
+    ends bad.tns
+    run -4 fa-run check --run 'exit 3' in.tns
+    fa-run in.tns -o ref.tns
+    fa-run check --ref ref.tns in.tns
+}
+
+@test "--explain prints a table and computes nothing" {
+    qkv 20 20 2 2 16 16 | fa-run --explain >out
+    grep -q '^naive3  *3 ' out
+}
+
+@test "bench reports what it measured" {
+    fa-run bench --seqlen 64 --headdim 32 --heads 1 --batch 1 --reps 2 --check --json >out
+    grep -q '"gflops":' out
+    tail -1 out | grep -q '"end":true'
+}
+
+@test "bad shapes name both tensors" {
+    tns-gen q:shape=1x4x3x8 k:shape=1x4x2x8 v:shape=1x4x2x8 >in.tns
+    run -3 --separate-stderr fa-run in.tns
+    [[ $stderr == *"'q' has 3 heads, not a multiple of the 2 of 'k'"* ]]
+    tns-gen q:shape=1x4x2x8 k:shape=1x4x2x6 v:shape=1x4x2x6 >in.tns
+    run -3 --separate-stderr fa-run in.tns
+    [[ $stderr == *"'q' is 8, of 'k' 6"* ]]
+    tns-gen q:shape=1x4x2x8 k:shape=1x4x2x8 >in.tns
+    run -3 --separate-stderr fa-run in.tns
+    [[ $stderr == *"record 'v' is missing"* ]]
+    tns-gen q:shape=1x4x2x8 k:shape=1x4x2x8,dtype=bf16 v:shape=1x4x2x8 >in.tns
+    run -3 fa-run in.tns
+    fa-run --cast in.tns >out
+    tns-gen q q k v --shape 1x4x2x8 >in.tns
+    run -3 --separate-stderr fa-run in.tns
+    [[ $stderr == *"'q' stands twice"* ]]
+}
+
+@test "bad options are usage errors" {
+    qkv 4 4 1 1 8 8 >in.tns
+    run -2 fa-run --window -2,0 in.tns
+    run -2 fa-run --softcap 0 in.tns
+    run -2 fa-run --dropout 1 in.tns
+    run -2 fa-run --scale inf in.tns
+    run -2 fa-run --op nothing in.tns
+    run -2 fa-run --layout hsbd in.tns
+    run -2 fa-run --algo fastest in.tns
+    run -2 fa-run --sliding-window 0 in.tns
+}
+
+@test "packed sequences: bad offsets name index and value" {
+    local bad
+    for bad in lo=1,step=1 lo=0,step=-1 lo=0,step=2; do
+        tns-gen q:shape=6x2x8 k:shape=6x2x8 v:shape=6x2x8 cu_seqlens_q:shape=3,dtype=i32,dist=arange,$bad >in.tns
+        run -3 --separate-stderr fa-run in.tns
+        [[ $stderr == *"'cu_seqlens_q'"* ]]
+    done
+    tns-gen q:shape=6x2x8 k:shape=6x2x8 v:shape=6x2x8 cu_seqlens_q:shape=3,dtype=i64,dist=arange,step=3 |
+        fa-run check
+}
+
+@test "no queries and no keys are legal" {
+    tns-gen q:shape=1x0x2x8 k:shape=1x3x2x8 v:shape=1x3x2x8 | fa-run >out
+    tns-gen q:shape=0x2x2x8 k:shape=0x3x2x8 v:shape=0x3x2x8 | fa-run >out
+    tns-gen q:shape=1x2x2x8 k:shape=1x0x2x8 v:shape=1x0x2x8 do:shape=1x2x2x8 | fa-run check --pass both
+}
