@@ -216,6 +216,8 @@ int tu_main(const struct tu_cmd *cmd, int argc, char **argv)
     const struct tu_opt *tables[TU_TABLES_MAX];
     tu_tables_of(cmd, ctx->cmd, tables);
     if (tu_opt_parse(tables, &argc, argv, &err)) {
+        if (!named)
+            ctx->cmd = ctx->top; /* whose --help names the subcommand */
         tu_error(ctx, &err);
         return finish(ctx);
     }
