@@ -92,7 +92,7 @@ static void pack_turned(void *vb, const float *src, size_t ld, size_t n, size_t 
 
 /* 32×32 of C. The B panels of its two halves are k·16 elements apart. */
 static inline void block(float *c, size_t ldc, const uint16_t *a, size_t lda, const uint16_t *b,
-                         size_t k, bool add)
+                         size_t k, bool add, const char *next)
 {
     if (add) {
         _tile_loadd(0, c, 4 * ldc);
@@ -114,6 +114,8 @@ static inline void block(float *c, size_t ldc, const uint16_t *a, size_t lda, co
         _tile_loadd(5, a + 16 * lda + t, 2 * lda);
         _tile_dpbf16ps(2, 5, 6);
         _tile_dpbf16ps(3, 5, 7);
+        for (unsigned i = 0; i < 16; i++) /* half of what these 32 steps of the next panels are */
+            _mm_prefetch(next + t * 32 + i * 64, _MM_HINT_T0);
     }
     _tile_stored(0, c, 4 * ldc);
     _tile_stored(1, c + 16, 4 * ldc);
@@ -127,48 +129,81 @@ static void product(float *c, size_t ldc, const void *va, size_t lda, const void
     const uint16_t *a = va, *b = vb;
     k = tui_pad(k, 32);
     for (size_t j = 0; j < n; j += 32)
-        for (size_t i = 0; i < m; i += 32)
-            block(c + i * ldc + j, ldc, a + i * lda, lda, b + j * k, k, add);
+        for (size_t i = 0; i < m; i += 32) {
+            /* Meanwhile the panels that come next: a half with each block of rows. */
+            const uint16_t *next = b + (j + 32) * k + (i / 32 % 2) * 16 * k;
+            block(c + i * ldc + j, ldc, a + i * lda, lda, b + j * k, k, add,
+                  (const char *)(const void *)next);
+        }
 }
 
-/* 2^x for a result that becomes bf16. */
+/* 2^x for a result that becomes bf16: VREDUCEPS leaves x - floor(x), and VSCALEFPS multiplies by
+ * 2^floor(x). -inf gives 0, NaN stays. */
 static inline __m512 exp2_short(__m512 x)
 {
-    static const float c[] = {EXP2_4};
-    x = _mm512_max_ps(_mm512_set1_ps(EXP2_LOW), x);
-    __m512 n = _mm512_roundscale_ps(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
-    __m512 f = _mm512_sub_ps(x, n), p = _mm512_set1_ps(c[4]);
+    static const float c[] = {EXP2_4_UP};
+    __m512 f = _mm512_reduce_ps(x, _MM_FROUND_TO_NEG_INF), p = _mm512_set1_ps(c[4]);
     for (int i = 3; i >= 0; i--)
         p = _mm512_fmadd_ps(p, f, _mm512_set1_ps(c[i]));
-    return _mm512_scalef_ps(p, n);
+    return _mm512_scalef_ps(p, x);
 }
 
-/* As in tile_body.h, two vectors at a time into bf16; the sum is of what is not rounded. */
+enum { TOGETHER = 4 }; /* rows whose reductions overlap */
+
+/* The greatest of each of a few rows. */
+static inline void tops(const struct tui_softmax *x, size_t r, float *top)
+{
+    __m512 t[TOGETHER];
+    const float *s = x->s + r * x->ld;
+    UNROLL for (unsigned i = 0; i < TOGETHER; i++)
+        t[i] = _mm512_loadu_ps(s + i * x->ld);
+    for (size_t j = 16; j < x->n; j += 16)
+        UNROLL for (unsigned i = 0; i < TOGETHER; i++)
+            t[i] = _mm512_max_ps(_mm512_loadu_ps(s + i * x->ld + j), t[i]);
+    UNROLL for (unsigned i = 0; i < TOGETHER; i++)
+        top[i] = _mm512_reduce_max_ps(t[i]);
+}
+
+/* Exponentials of a few rows into bf16; the sums are of what is not rounded. */
+static inline void powers(const struct tui_softmax *x, size_t r, const float *base, float *sum)
+{
+    __m512 mul = _mm512_set1_ps(x->mul), minus[TOGETHER], total[TOGETHER];
+    UNROLL for (unsigned i = 0; i < TOGETHER; i++) {
+        minus[i] = _mm512_set1_ps(-base[i]);
+        total[i] = _mm512_setzero_ps();
+    }
+    for (size_t j = 0; j < x->n; j += 32)
+        UNROLL for (unsigned i = 0; i < TOGETHER; i++) {
+            const float *s = x->s + (r + i) * x->ld + j;
+            __m512 a = exp2_short(_mm512_fmadd_ps(_mm512_loadu_ps(s), mul, minus[i]));
+            __m512 b = exp2_short(_mm512_fmadd_ps(_mm512_loadu_ps(s + 16), mul, minus[i]));
+            total[i] = _mm512_add_ps(total[i], _mm512_add_ps(a, b));
+            _mm512_storeu_si512((uint16_t *)x->p + (r + i) * x->ldp + j, bf16_pair(a, b));
+        }
+    UNROLL for (unsigned i = 0; i < TOGETHER; i++)
+        sum[i] = _mm512_reduce_add_ps(total[i]);
+}
+
+/* As in tile_body.h. Rows are padded to a multiple of TOGETHER: what is in the padding of s is
+ * computed and belongs to nobody. */
 static void softmax_bf16(const struct tui_softmax *x)
 {
-    __m512 mul = _mm512_set1_ps(x->mul);
-    for (size_t r = 0; r < x->m; r++) {
-        const float *s = x->s + r * x->ld;
-        uint16_t *p = (uint16_t *)x->p + r * x->ldp;
-        __m512 t0 = _mm512_loadu_ps(s), t1 = _mm512_loadu_ps(s + 16);
-        for (size_t j = 32; j < x->n; j += 32) {
-            t0 = _mm512_max_ps(_mm512_loadu_ps(s + j), t0);
-            t1 = _mm512_max_ps(_mm512_loadu_ps(s + j + 16), t1);
+    float top[TOGETHER], base[TOGETHER], sum[TOGETHER];
+    for (size_t r = 0; r < x->m; r += TOGETHER) {
+        size_t n = x->m - r < TOGETHER ? x->m - r : TOGETHER;
+        tops(x, r, top);
+        for (size_t i = 0; i < TOGETHER; i++) {
+            float old = i < n ? x->c[r + i] : -INFINITY, now = top[i] * x->mul;
+            now = now > old ? now : old;
+            base[i] = now == -INFINITY ? 0 : now;
+            if (i >= n)
+                continue;
+            x->alpha[r + i] = old == now ? 1 : old == -INFINITY ? 0 : exp2f(old - base[i]);
+            x->c[r + i] = now;
         }
-        float old = x->c[r], now = _mm512_reduce_max_ps(_mm512_max_ps(t0, t1)) * x->mul;
-        now = now > old ? now : old;
-        float base = now == -INFINITY ? 0 : now;
-        __m512 minus = _mm512_set1_ps(-base), s0 = _mm512_setzero_ps(), s1 = s0;
-        for (size_t j = 0; j < x->n; j += 32) {
-            __m512 e0 = exp2_short(_mm512_fmadd_ps(_mm512_loadu_ps(s + j), mul, minus));
-            __m512 e1 = exp2_short(_mm512_fmadd_ps(_mm512_loadu_ps(s + j + 16), mul, minus));
-            s0 = _mm512_add_ps(s0, e0);
-            s1 = _mm512_add_ps(s1, e1);
-            _mm512_storeu_si512(p + j, bf16_pair(e0, e1));
-        }
-        x->alpha[r] = old == now ? 1 : old == -INFINITY ? 0 : exp2f(old - base);
-        x->l[r] = x->l[r] * x->alpha[r] + _mm512_reduce_add_ps(_mm512_add_ps(s0, s1));
-        x->c[r] = now;
+        powers(x, r, base, sum);
+        for (size_t i = 0; i < n; i++)
+            x->l[r + i] = x->l[r + i] * x->alpha[r + i] + sum[i];
     }
 }
 
