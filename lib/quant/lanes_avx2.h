@@ -186,5 +186,9 @@ static inline uint16_t v_f16(float a)
     return (uint16_t)_cvtss_sh(a, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
 }
 static inline float v_from_f16(uint16_t a) { return _cvtsh_ss(a); }
+static inline vi v_as_int(vf a) { return _mm256_castps_si256(a); }
+static inline vf v_as_float(vi a) { return _mm256_castsi256_ps(a); }
+static inline vm v_negative(vf a) { return v_as_float(_mm256_srai_epi32(v_as_int(a), 31)); }
+static inline vi vi_pick(vm m, vi a, vi b) { return _mm256_blendv_epi8(b, a, v_as_int(m)); }
 
 #endif

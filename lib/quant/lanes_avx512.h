@@ -181,5 +181,10 @@ static inline uint16_t v_f16(float a)
     return (uint16_t)_cvtss_sh(a, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
 }
 static inline float v_from_f16(uint16_t a) { return _cvtsh_ss(a); }
+static inline vi v_as_int(vf a) { return _mm512_castps_si512(a); }
+static inline vf v_as_float(vi a) { return _mm512_castsi512_ps(a); }
+/* Sign bit set. */
+static inline vm v_negative(vf a) { return _mm512_movepi32_mask(v_as_int(a)); }
+static inline vi vi_pick(vm m, vi a, vi b) { return _mm512_mask_blend_epi32(m, b, a); }
 
 #endif
