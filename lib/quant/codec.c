@@ -87,11 +87,11 @@ int tu_coding_init(struct tu_coding *c, const struct tu_spec *spec, const uint64
     c->rows = c->cols ? c->elements / c->cols : 0;
     c->cpu = tu_cpu_bits();
     c->atom = 1;
-    c->sides = 0;
+    c->sides = c->scratch = 0;
     if ((rc = c->codec->plan(c, spec, err)))
         return rc;
     rc = size_part(c, &c->code, err);
-    for (unsigned k = 0; !rc && k < c->sides; k++)
+    for (unsigned k = 0; !rc && k < c->sides + c->scratch; k++)
         rc = size_part(c, &c->side[k], err);
     return rc;
 }

@@ -176,11 +176,6 @@ static int decode(const struct tu_coding *c, uint64_t first, size_t n, const voi
     if (rc)
         return rc;
     rc = f->pack->unpack(c, &m, code, side, err);
-    if (!rc && c->two_pass && c->tally.n) /* while encoding: the side is written at the end */
-        for (uint64_t i = 0; i < m.rows * m.groups; i++) {
-            m.scale[i] = tensor_affine(c).scale;
-            m.zero[i] = (uint16_t)tensor_affine(c).zero;
-        }
     if (!rc)
         tu_ints_values(&m, x);
     tu_ints_release(&m);
@@ -195,7 +190,7 @@ static void put_order(const struct tu_coding *c, void *const *side)
 }
 
 /* What follows no atoms: the scale of a tensor, the plain order of columns. */
-static int finish(const struct tu_coding *c, void *const *side, struct tu_err *err)
+static int start(const struct tu_coding *c, void *const *side, struct tu_err *err)
 {
     put_order(c, side);
     if (!c->param[TUI_INT_TENSOR])
@@ -254,6 +249,6 @@ TABLE(FORMAT)
 #define ROW(id, bits, rule, packing, group, keys, text)                                         \
     {.name = #id, .help = text, .source = SOURCE_##packing, .key = keys,                        \
      .format = &format_##id, .plan = plan, .encode = encode, .decode = decode,                  \
-     .finish = finish},
+     .start = start},
 
 const struct tu_codec tui_codecs_int[] = {TABLE(ROW){.name = NULL}};

@@ -254,7 +254,7 @@ static int tally_task(struct pump *p, uint64_t first, size_t n, unsigned char *i
 /* Each side's bytes of the atom that holds element `first`. */
 static void side_at(const struct pump *p, uint64_t first, void *at[TU_CODING_SIDES])
 {
-    for (unsigned k = 0; k < p->plan->sides; k++)
+    for (unsigned k = 0; k < p->plan->sides + p->plan->scratch; k++)
         at[k] = (unsigned char *)p->side[k] +
                 first / p->plan->atom * p->plan->side[k].atom_bytes;
 }
@@ -295,34 +295,53 @@ static struct span code_span(const struct tu_coding *c)
     return (struct span){c->atom, c->code.atom_bytes, c->elements, c->code.bytes};
 }
 
+/* The first pass: what the tensor's values are like. */
+static int tally_pass(struct pump *p, struct tu_err *err)
+{
+    struct tu_coding *c = p->c;
+    const struct tu_flow *flow = p->run->flow;
+    if (!flow->rewind)
+        return tu_fail(err, TU_EUSAGE, "codec '%s' reads a tensor twice: not from a pipe",
+                       c->codec->name);
+    memset(&c->tally, 0, sizeof c->tally);
+    c->sum_abs = 0;
+    p->code = tally_task;
+    cut_tasks(p, c->atom);
+    p->scratch_floats = (size_t)p->task;
+    int rc = pump_run(p, err);
+    return rc ? rc : flow->rewind(flow->ctx, err);
+}
+
 int tu_coding_encode(struct tu_coding *c, struct tu_coding_run *run, void *const *side,
                      const struct tu_job *job, struct tu_err *err)
 {
-    struct pump p = {.c = c, .plan = c, .run = run, .side = side, .job = job};
+    void *all[TU_CODING_SIDES] = {NULL};
+    struct pump p = {.c = c, .plan = c, .run = run, .side = all, .job = job};
     if (!c->codec->encode)
         return tu_fail(err, TU_EUSAGE, "codec '%s' can only decode", c->codec->name);
     int rc = plain_span(&p.in, c, run->dtype, err);
+    for (unsigned k = 0; k < c->sides; k++)
+        all[k] = side[k];
+    for (unsigned k = c->sides; !rc && k < c->sides + c->scratch; k++)
+        if (!(all[k] = tu_alloc((size_t)c->side[k].bytes, 1, err)))
+            rc = TU_ENOMEM;
+    if (!rc && c->two_pass)
+        rc = tally_pass(&p, err);
+    if (!rc && c->codec->start)
+        rc = c->codec->start(c, all, err);
     if (rc)
-        return rc;
-    if (c->two_pass) {
-        if (!run->flow->rewind)
-            return tu_fail(err, TU_EUSAGE,
-                           "codec '%s' reads a tensor twice: not from a pipe",
-                           c->codec->name);
-        memset(&c->tally, 0, sizeof c->tally);
-        c->sum_abs = 0;
-        p.code = tally_task;
-        cut_tasks(&p, c->atom);
-        p.scratch_floats = (size_t)p.task;
-        if ((rc = pump_run(&p, err)) || (rc = run->flow->rewind(run->flow->ctx, err)))
-            return rc;
-    }
+        goto out;
     p.code = encode_task;
     p.out = code_span(c);
     cut_tasks(&p, c->atom);
     p.scratch_floats = (size_t)p.task * (run->measure ? 2 : 1);
     rc = pump_run(&p, err);
-    return rc || !c->codec->finish ? rc : c->codec->finish(c, side, err);
+    if (!rc && c->codec->finish)
+        rc = c->codec->finish(c, all, err);
+out:
+    for (unsigned k = c->sides; k < c->sides + c->scratch; k++)
+        tu_free(all[k]);
+    return rc;
 }
 
 /* Decoding --------------------------------------------------------------------------- */
@@ -345,8 +364,9 @@ int tu_coding_decode(const struct tu_coding *c, struct tu_coding_run *run,
                      struct tu_err *err)
 {
     struct tu_coding own = *c;
-    struct pump p = {.c = &own, .plan = c, .run = run, .job = job, .code = decode_task};
+    struct pump p = {.c = &own, .plan = &own, .run = run, .job = job, .code = decode_task};
     void *mutable[TU_CODING_SIDES] = {NULL};
+    own.scratch = 0;
     for (unsigned k = 0; k < c->sides; k++)
         memcpy(&mutable[k], &side[k], sizeof mutable[k]);
     p.side = mutable;

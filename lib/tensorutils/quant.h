@@ -50,6 +50,7 @@ struct tu_coding {
     uint64_t block[2];       /* rows and columns that share a scale, for metadata; 0: none */
     struct tu_part code;
     unsigned sides;
+    unsigned scratch;        /* parts behind the sides, alive while encoding: no records */
     struct tu_part side[TU_CODING_SIDES];
     bool two_pass;           /* `tally` must be filled before the first encode */
     struct tu_tally tally; /* of the whole tensor */
@@ -79,6 +80,9 @@ struct tu_codec {
                   void *const *side, struct tu_err *err);
     int (*decode)(const struct tu_coding *c, uint64_t first, size_t n, const void *code,
                   const void *const *side, float *x, struct tu_err *err);
+    /* Before the first atom, after the first pass: sides that follow no atoms and are known
+     * by now. NULL: there are none. */
+    int (*start)(const struct tu_coding *c, void *const *side, struct tu_err *err);
     /* All atoms are coded: sides that follow no atoms (of the tensor, of the other sides)
      * are written here, from whole sides. NULL: there are none. */
     int (*finish)(const struct tu_coding *c, void *const *side, struct tu_err *err);

@@ -1,0 +1,290 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* bnb.c: bitsandbytes' block-wise code books: NF4, FP4 with scales that may be coded
+ * themselves, and the dynamic 8-bit tree. Source: bitsandbytes-foundation/bitsandbytes
+ * functional.py, backends/default/ops.py; the tree: T. Dettmers, "8-Bit Approximations for
+ * Parallelism in Deep Learning", 2015.
+ *
+ * Blocks are runs of the flattened tensor; the last may be short. A value's code is the
+ * number of midpoints strictly below it. */
+#include <inttypes.h>
+#include <math.h>
+#include <string.h>
+#include "families.h"
+
+enum param { BLOCK, NESTED };
+enum { NESTED_BLOCK = 256, BOOK = 256 };
+
+/* A sorted book: values, the code of each, midpoints. */
+struct book {
+    unsigned n;
+    const float *value;
+    const unsigned char *code; /* NULL: its place */
+};
+
+static const float nf4_value[16] = {
+    -1.0f,
+    -0x1.647362p-1f, -0x1.0cd660p-1f, -0x1.946540p-2f, -0x1.23449ap-2f, -0x1.7a6a7ep-3f,
+    -0x1.74f0e2p-4f, 0.0f, 0x1.45f5fep-4f, 0x1.4995c6p-3f, 0x1.f809bap-3f, 0x1.5a0674p-2f,
+    0x1.c34970p-2f, 0x1.200f56p-1f, 0x1.722766p-1f, 1.0f};
+
+/* 0 is code 0, what is a little above it is code 8, that is -0: as the peer has it. */
+static const float fp4_value[16] = {-1.0f,        -0.666666687f, -0.5f, -0.333333343f,
+                                    -0.25f,       -0.166666672f, -0.00520833349f, 0.0f,
+                                    -0.0f,         0.00520833349f, 0.166666672f, 0.25f,
+                                    0.333333343f, 0.5f,          0.666666687f, 1.0f};
+static const unsigned char fp4_code[16] = {11, 10, 13, 12, 15, 14, 9, 0, 8, 1, 6, 7, 4, 5, 2, 3};
+
+static const struct book nf4 = {16, nf4_value, NULL}, fp4 = {16, fp4_value, fp4_code};
+
+/* The dynamic tree: for i = 0 … 6 the midpoints of 2^i equal parts of [0.1, 1], times
+ * 10^(i-6), with both signs, and 0 and 1. Each is a quotient of integers, rounded once. */
+static void dynamic_book(float *v)
+{
+    v[127] = 0;
+    v[255] = 1;
+    double scale = 1e7;
+    for (unsigned i = 0; i < 7; i++, scale /= 10) {
+        for (unsigned j = 0; j < 1u << i; j++) {
+            double parts = 2u << i;
+            float x = (float)((parts + 9 * (2 * j + 1)) / (parts * scale));
+            v[127 + (1u << i) + j] = x;
+            v[127 - (1u << i) - j] = -x;
+        }
+    }
+}
+
+static unsigned place(const struct book *b, float x)
+{
+    unsigned lo = 0, hi = b->n - 1; /* midpoints below x: all of 0 … lo-1, none from hi on */
+    while (lo < hi) {
+        unsigned mid = (lo + hi) / 2;
+        if ((b->value[mid] + b->value[mid + 1]) / 2 < x)
+            lo = mid + 1;
+        else
+            hi = mid;
+    }
+    return lo;
+}
+
+static float largest(const float *x, size_t n)
+{
+    float amax = 0;
+    for (size_t i = 0; i < n; i++)
+        amax = fabsf(x[i]) > amax ? fabsf(x[i]) : amax;
+    return amax;
+}
+
+/* Codes of a block; its largest magnitude is returned. A short block is divided by it, a
+ * whole one multiplied with the inverse, as the peer does. */
+static float code_block(const struct book *b, const float *x, size_t n, bool whole,
+                        unsigned char *code)
+{
+    float amax = largest(x, n), least = amax > 1e-38f ? amax : 1e-38f, inverse = 1.0f / least;
+    for (size_t i = 0; i < n; i++) {
+        float v = whole ? x[i] * inverse : x[i] / least;
+        v = v > -1 ? v : -1; /* NaN too */
+        v = v < 1 ? v : 1;
+        unsigned k = place(b, v);
+        code[i] = b->code ? b->code[k] : (unsigned char)k;
+    }
+    return whole ? amax : least;
+}
+
+/* Planning --------------------------------------------------------------------------- */
+
+static void add_side(struct tu_coding *c, const char *suffix, uint32_t dtype, uint64_t n,
+                     uint64_t atom_bytes)
+{
+    c->side[c->sides + c->scratch] = (struct tu_part){
+        .suffix = suffix, .dtype = dtype, .rank = 1, .dim = {n}, .atom_bytes = atom_bytes};
+}
+
+static int plan_block(struct tu_coding *c, const struct tu_spec *spec, uint64_t fallback,
+                      struct tu_err *err)
+{
+    uint64_t n;
+    int rc = tu_spec_u64(spec, "block", fallback, &n, err);
+    if (rc)
+        return rc;
+    if (n < 32 || n > 4096 || n & (n - 1))
+        return tu_fail(err, TU_EUSAGE, "codec '%s': block %" PRIu64
+                       ": a power of two from 32 to 4096", c->codec->name, n);
+    c->param[BLOCK] = (int64_t)n;
+    c->atom = n;
+    c->block[0] = 1;
+    c->block[1] = n;
+    return 0;
+}
+
+/* Sides: scale, one per block; nested: scale (codes), nested, map, offset. */
+static int plan4(struct tu_coding *c, const struct tu_spec *spec, struct tu_err *err)
+{
+    int rc = plan_block(c, spec, 64, err);
+    if (rc)
+        return rc;
+    uint64_t blocks = tu_ceil_div(c->elements, c->atom);
+    c->param[NESTED] = tu_spec_get(spec, "nested") != NULL;
+    c->code = (struct tu_part){.dtype = TU_U8, .rank = 2,
+                               .dim = {c->elements / 2 + c->elements % 2, 1},
+                               .atom_bytes = c->atom / 2};
+    if (!c->param[NESTED]) {
+        add_side(c, "scale", TU_F32, blocks, 4);
+        c->sides++;
+        return 0;
+    }
+    add_side(c, "scale", TU_U8, blocks, 1);
+    c->sides++;
+    add_side(c, "nested", TU_F32, tu_ceil_div(blocks, NESTED_BLOCK), 0);
+    c->sides++;
+    add_side(c, "map", TU_F32, BOOK, 0);
+    c->sides++;
+    add_side(c, "offset", TU_F32, 1, 0);
+    c->sides++;
+    add_side(c, "float scale", TU_F32, blocks, 4);
+    c->scratch++;
+    return 0;
+}
+
+static int plan8(struct tu_coding *c, const struct tu_spec *spec, struct tu_err *err)
+{
+    int rc = plan_block(c, spec, 4096, err);
+    if (rc)
+        return rc;
+    c->code = (struct tu_part){.dtype = TU_U8, .rank = c->rank, .atom_bytes = c->atom};
+    memcpy(c->code.dim, c->dim, c->rank * sizeof *c->dim);
+    add_side(c, "scale", TU_F32, tu_ceil_div(c->elements, c->atom), 4);
+    c->sides++;
+    add_side(c, "map", TU_F32, BOOK, 0);
+    c->sides++;
+    return 0;
+}
+
+/* Coding ----------------------------------------------------------------------------- */
+
+static const struct book *book_of(const struct tu_coding *c)
+{
+    return c->codec->format;
+}
+
+static int encode4(const struct tu_coding *c, uint64_t first, size_t n, const float *x, void *code,
+                   void *const *side, struct tu_err *err)
+{
+    (void)first;
+    (void)err;
+    unsigned char nibble[4096], *out = code;
+    size_t block = (size_t)c->atom;
+    float *scale = side[c->param[NESTED] ? c->sides : 0];
+    for (size_t i = 0; i < n; i += block) {
+        size_t k = n - i < block ? n - i : block;
+        *scale++ = code_block(book_of(c), x + i, k, k == block, nibble);
+        if (k % 2)
+            nibble[k] = (unsigned char)(book_of(c) == &nf4 ? 7 : 0); /* the code of 0 */
+        for (size_t j = 0; j < k; j += 2)
+            *out++ = (unsigned char)(nibble[j] << 4 | nibble[j + 1]);
+    }
+    return 0;
+}
+
+static int decode4(const struct tu_coding *c, uint64_t first, size_t n, const void *code,
+                   const void *const *side, float *x, struct tu_err *err)
+{
+    (void)err;
+    float value[16], map[BOOK], offset = 0;
+    const struct book *b = book_of(c);
+    for (unsigned i = 0; i < 16; i++)
+        value[b->code ? b->code[i] : i] = b->value[i];
+    bool nested = c->param[NESTED] && !c->scratch; /* while encoding there are the floats */
+    const void *scale = side[nested || !c->param[NESTED] ? 0 : c->sides];
+    if (nested) {
+        memcpy(map, side[2], sizeof map);
+        memcpy(&offset, side[3], sizeof offset);
+    }
+    size_t block = (size_t)c->atom;
+    const unsigned char *in = code;
+    for (size_t i = 0; i < n; i++) {
+        if (i % block == 0)
+            in = (const unsigned char *)code + i / 2;
+        uint64_t k = i / block;
+        float s = nested ? map[((const unsigned char *)scale)[k]] *
+                                   ((const float *)side[1])[(first / block + k) / NESTED_BLOCK] +
+                               offset
+                         : ((const float *)scale)[k];
+        x[i] = value[i % 2 ? in[i % block / 2] & 15 : in[i % block / 2] >> 4] * s;
+    }
+    return 0;
+}
+
+/* The scales less their mean, coded by the dynamic tree in blocks of 256. */
+static int finish4(const struct tu_coding *c, void *const *side, struct tu_err *err)
+{
+    if (!c->param[NESTED])
+        return 0;
+    uint64_t n = c->side[0].bytes;
+    float *scale = side[c->sides], *map = side[2], *nested = side[1];
+    struct book book = {BOOK, map, NULL};
+    double sum = 0;
+    (void)err;
+    for (uint64_t i = 0; i < n; i++)
+        sum += scale[i];
+    float offset = n ? (float)(sum / (double)n) : 0;
+    memcpy(side[3], &offset, sizeof offset);
+    dynamic_book(map);
+    for (uint64_t i = 0; i < n; i++)
+        scale[i] -= offset;
+    for (uint64_t i = 0; i < n; i += NESTED_BLOCK) {
+        size_t k = (size_t)tu_min(NESTED_BLOCK, n - i);
+        *nested++ = code_block(&book, scale + i, k, k == NESTED_BLOCK,
+                               (unsigned char *)side[0] + i);
+    }
+    return 0;
+}
+
+static int start8(const struct tu_coding *c, void *const *side, struct tu_err *err)
+{
+    (void)c;
+    (void)err;
+    dynamic_book(side[1]);
+    return 0;
+}
+
+static int encode8(const struct tu_coding *c, uint64_t first, size_t n, const float *x, void *code,
+                   void *const *side, struct tu_err *err)
+{
+    (void)first;
+    (void)err;
+    struct book book = {BOOK, side[1], NULL};
+    size_t block = (size_t)c->atom;
+    float *scale = side[0];
+    for (size_t i = 0; i < n; i += block) {
+        size_t k = n - i < block ? n - i : block;
+        *scale++ = code_block(&book, x + i, k, k == block, (unsigned char *)code + i);
+    }
+    return 0;
+}
+
+static int decode8(const struct tu_coding *c, uint64_t first, size_t n, const void *code,
+                   const void *const *side, float *x, struct tu_err *err)
+{
+    (void)first;
+    (void)err;
+    const float *scale = side[0], *map = side[1];
+    for (size_t i = 0; i < n; i++)
+        x[i] = map[((const unsigned char *)code)[i]] * scale[i / (size_t)c->atom];
+    return 0;
+}
+
+#define SOURCE "bitsandbytes-foundation/bitsandbytes: functional.py"
+static const char *const key4[] = {"block", "nested", NULL};
+static const char *const key8[] = {"block", NULL};
+
+const struct tu_codec tui_codecs_bnb[] = {
+    {.name = "nf4", .help = "bitsandbytes, 4 bits: quantiles of a normal distribution",
+     .source = SOURCE, .key = key4, .format = &nf4, .plan = plan4, .encode = encode4,
+     .decode = decode4, .finish = finish4},
+    {.name = "fp4", .help = "bitsandbytes, 4 bits: floats of one mantissa bit", .source = SOURCE,
+     .key = key4, .format = &fp4, .plan = plan4, .encode = encode4, .decode = decode4,
+     .finish = finish4},
+    {.name = "dyn8", .help = "bitsandbytes, 8 bits: the dynamic tree", .source = SOURCE,
+     .key = key8, .plan = plan8, .encode = encode8, .decode = decode8, .start = start8},
+    {.name = NULL},
+};
