@@ -27,10 +27,10 @@ static const float nf4_value[16] = {
     -0x1.74f0e2p-4f, 0.0f, 0x1.45f5fep-4f, 0x1.4995c6p-3f, 0x1.f809bap-3f, 0x1.5a0674p-2f,
     0x1.c34970p-2f, 0x1.200f56p-1f, 0x1.722766p-1f, 1.0f};
 
-/* 0 is code 0, what is a little above it is code 8, that is -0: as the peer has it. */
+/* 0 is code 0, what is a little above it is code 8, a second zero: as the peer has it. */
 static const float fp4_value[16] = {-1.0f,        -0.666666687f, -0.5f, -0.333333343f,
                                     -0.25f,       -0.166666672f, -0.00520833349f, 0.0f,
-                                    -0.0f,         0.00520833349f, 0.166666672f, 0.25f,
+                                    0.0f,          0.00520833349f, 0.166666672f, 0.25f,
                                     0.333333343f, 0.5f,          0.666666687f, 1.0f};
 static const unsigned char fp4_code[16] = {11, 10, 13, 12, 15, 14, 9, 0, 8, 1, 6, 7, 4, 5, 2, 3};
 

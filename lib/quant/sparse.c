@@ -1,0 +1,277 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* sparse.c: compressed forms of N:M sparsity: values with a bit mask, values with the
+ * metadata of sparse tensor cores. Sources: vllm-project/compressed-tensors,
+ * sparse-24-bitmask; NVIDIA PTX ISA, mma.sp.
+ *
+ * Encoding prunes what is not sparse yet, by magnitude. Not for blocks: bsr.c. */
+#include <inttypes.h>
+#include <math.h>
+#include <string.h>
+#include "families.h"
+#include "prune.h"
+#include "tensorutils/quant/sparse.h"
+
+enum param { N, M, VALUE, TORCH };
+
+static int plan_value(struct tu_coding *c, const struct tu_spec *spec, struct tu_err *err)
+{
+    const char *text = tu_spec_get(spec, "value");
+    const struct tu_dtype *t = tu_dtype_named(text ? text : "bf16");
+    if (!t || !tu_dtype_is_float(t->code) || !tu_dtype_is_plain(t->code) || t->code == TU_F64)
+        return tu_fail(err, TU_EUSAGE, "codec '%s': value '%s': f32, f16, bf16 or a float of 8 bits",
+                       c->codec->name, text);
+    c->param[VALUE] = t->code;
+    return 0;
+}
+
+/* Whole rows; the codes are [rows, cols·n/m] values. */
+static int plan_kept(struct tu_coding *c, struct tu_err *err)
+{
+    uint64_t n = (uint64_t)c->param[N], m = (uint64_t)c->param[M];
+    if (!c->rank || c->cols % m)
+        return tu_fail(err, TU_EUSAGE, "codec '%s': last dimension %" PRIu64 " is no multiple of "
+                       "%" PRIu64, c->codec->name, c->cols, m);
+    c->code = (struct tu_part){.dtype = (uint32_t)c->param[VALUE], .rank = c->rank};
+    memcpy(c->code.dim, c->dim, c->rank * sizeof *c->dim);
+    c->code.dim[c->rank - 1] = c->cols / m * n;
+    c->atom = tu_max(c->cols, 1);
+    c->code.atom_bytes = c->cols / m * n * tu_dtype_find(c->code.dtype)->block_bytes;
+    return 0;
+}
+
+static int plan_mask(struct tu_coding *c, const struct tu_spec *spec, struct tu_err *err)
+{
+    uint64_t n, m;
+    int rc = tu_spec_u64(spec, "n", 2, &n, err);
+    if (!rc)
+        rc = tu_spec_u64(spec, "m", 4, &m, err);
+    if (!rc && (!n || n > m || m > TUI_M_MAX))
+        rc = tu_fail(err, TU_EUSAGE, "codec '%s': %" PRIu64 " of %" PRIu64 ": 1 to %u, n at most m",
+                     c->codec->name, n, m, TUI_M_MAX);
+    if (rc || (rc = plan_value(c, spec, err)))
+        return rc;
+    c->param[N] = (int64_t)n;
+    c->param[M] = (int64_t)m;
+    if ((rc = plan_kept(c, err)))
+        return rc;
+    uint64_t bytes = tu_ceil_div(c->cols, 8);
+    c->side[0] = (struct tu_part){.suffix = "mask", .dtype = TU_U8, .rank = 2,
+                                  .dim = {c->rows, bytes}, .atom_bytes = bytes};
+    c->sides = 1;
+    return 0;
+}
+
+/* The metadata word: 16 bits for values of 16 bits, 32 for values of 8. */
+static unsigned meta_bytes(const struct tu_coding *c)
+{
+    return tu_dtype_find((uint32_t)c->param[VALUE])->block_bytes == 1 ? 4 : 2;
+}
+
+static int plan_24(struct tu_coding *c, const struct tu_spec *spec, struct tu_err *err)
+{
+    int rc = plan_value(c, spec, err);
+    c->param[TORCH] = tu_spec_get(spec, "torch") != NULL;
+    bool wide = c->param[VALUE] == TU_F32; /* 1 of 2: nibbles as of a pair of two */
+    c->param[N] = wide ? 1 : 2;
+    c->param[M] = wide ? 2 : 4;
+    if (rc || (rc = plan_kept(c, err)))
+        return rc;
+    unsigned bytes = meta_bytes(c), per = bytes * 2;
+    uint64_t groups = c->cols / (uint64_t)c->param[M];
+    if (groups % per)
+        return tu_fail(err, TU_EUSAGE, "codec '%s': last dimension %" PRIu64 " is no multiple of "
+                       "%" PRIu64, c->codec->name, c->cols, per * (uint64_t)c->param[M]);
+    c->side[0] = (struct tu_part){.suffix = "meta", .dtype = bytes == 4 ? TU_U32 : TU_U16,
+                                  .rank = 2, .dim = {c->rows, groups / per},
+                                  .atom_bytes = groups / 2};
+    c->sides = 1;
+    return 0;
+}
+
+/* Kept positions of a group: always n, even where fewer are not zero. */
+static void keep_group(const struct tu_coding *c, const float *x, bool *keep)
+{
+    float score[TUI_M_MAX];
+    unsigned m = (unsigned)c->param[M];
+    for (unsigned i = 0; i < m; i++)
+        score[i] = isnan(x[i]) ? INFINITY : fabsf(x[i]);
+    tui_keep_nm(score, 1, (unsigned)c->param[N], m, keep);
+}
+
+static int put_values(const struct tu_coding *c, unsigned char **to, const float *x, size_t n,
+                      struct tu_err *err)
+{
+    uint32_t dtype = (uint32_t)c->param[VALUE];
+    size_t bytes = tu_dtype_find(dtype)->block_bytes;
+    if (bytes == 1) {
+        for (size_t i = 0; i < n; i++)
+            *(*to)++ = tu_to_small(dtype, x[i], true);
+        return 0;
+    }
+    int rc = dtype == TU_F32 ? 0 : tu_cast(dtype, *to, TU_F32, x, n, err);
+    if (dtype == TU_F32)
+        memcpy(*to, x, n * bytes);
+    *to += n * bytes;
+    return rc;
+}
+
+static int encode_mask(const struct tu_coding *c, uint64_t first, size_t n, const float *x,
+                       void *code, void *const *side, struct tu_err *err)
+{
+    (void)first;
+    unsigned m = (unsigned)c->param[M];
+    unsigned char *to = code, *mask = side[0];
+    int rc = 0;
+    for (size_t at = 0; at < n && !rc; at += (size_t)c->cols, mask += tu_ceil_div(c->cols, 8)) {
+        memset(mask, 0, (size_t)tu_ceil_div(c->cols, 8));
+        for (size_t g = 0; g < c->cols && !rc; g += m) {
+            float kept[TUI_M_MAX];
+            bool keep[TUI_M_MAX];
+            unsigned k = 0;
+            keep_group(c, x + at + g, keep);
+            for (unsigned i = 0; i < m; i++) {
+                if (!keep[i])
+                    continue;
+                kept[k++] = x[at + g + i];
+                mask[(g + i) / 8] |= (unsigned char)(1u << (g + i) % 8);
+            }
+            rc = put_values(c, &to, kept, k, err);
+        }
+    }
+    return rc;
+}
+
+static int decode_mask(const struct tu_coding *c, uint64_t first, size_t n, const void *code,
+                       const void *const *side, float *x, struct tu_err *err)
+{
+    (void)first;
+    uint32_t dtype = (uint32_t)c->param[VALUE];
+    size_t bytes = tu_dtype_find(dtype)->block_bytes;
+    uint64_t per_row = c->code.dim[c->code.rank - 1];
+    const unsigned char *mask = side[0], *from = code;
+    for (size_t at = 0; at < n; at += (size_t)c->cols, mask += tu_ceil_div(c->cols, 8)) {
+        uint64_t k = 0;
+        for (size_t j = 0; j < c->cols; j++) {
+            x[at + j] = 0;
+            if (!(mask[j / 8] >> j % 8 & 1))
+                continue;
+            if (k++ == per_row)
+                return tu_fail(err, TU_EFORMAT, "a row's mask keeps more than %" PRIu64 " values",
+                               per_row);
+            int rc = tu_to_float(dtype, from + (k - 1) * bytes, x + at + j, 1, err);
+            if (rc)
+                return rc;
+        }
+        if (k != per_row)
+            return tu_fail(err, TU_EFORMAT, "a row's mask keeps %" PRIu64 " values, not %" PRIu64, k,
+                           per_row);
+        from += per_row * bytes;
+    }
+    return 0;
+}
+
+/* Positions i0 < i1 of four as a nibble i0 | i1 << 2; of two: as a pair of halves. */
+static unsigned nibble_of(const struct tu_coding *c, const bool *keep)
+{
+    if (c->param[M] == 2)
+        return keep[0] ? 0x4 : 0xe;
+    unsigned at[2], k = 0;
+    for (unsigned i = 0; i < 4; i++)
+        if (keep[i])
+            at[k++] = i;
+    return at[0] | at[1] << 2;
+}
+
+/* PyTorch's choice where fewer than two are not zero: 2 and 3; 1 and 2 for 1 alone; 0 and
+ * 2 for 0 alone. Source: torch/sparse/_semi_structured_conversions.py. */
+static void keep_sparse(const float *x, bool *keep)
+{
+    unsigned some = 0, at = 3;
+    for (unsigned i = 0; i < 4; i++)
+        if (x[i] != 0) {
+            some++;
+            at = i;
+        }
+    if (some >= 2)
+        return;
+    unsigned low = at < 2 ? at : 2, high = at < 2 ? 2 : 3;
+    for (unsigned i = 0; i < 4; i++)
+        keep[i] = i == low || i == high;
+}
+
+static int encode_24(const struct tu_coding *c, uint64_t first, size_t n, const float *x,
+                     void *code, void *const *side, struct tu_err *err)
+{
+    (void)first;
+    unsigned m = (unsigned)c->param[M];
+    unsigned char *to = code, *meta = side[0];
+    int rc = 0;
+    memset(meta, 0, n / m / 2);
+    for (size_t g = 0; g < n / m && !rc; g++) {
+        const float *v = x + g * m;
+        float kept[2];
+        bool keep[4];
+        unsigned k = 0;
+        keep_group(c, v, keep);
+        if (m == 4 && c->param[TORCH])
+            keep_sparse(v, keep);
+        for (unsigned i = 0; i < m; i++)
+            if (keep[i])
+                kept[k++] = v[i];
+        meta[g / 2] |= (unsigned char)(nibble_of(c, keep) << g % 2 * 4);
+        rc = put_values(c, &to, kept, k, err);
+    }
+    return rc;
+}
+
+static int decode_24(const struct tu_coding *c, uint64_t first, size_t n, const void *code,
+                     const void *const *side, float *x, struct tu_err *err)
+{
+    unsigned m = (unsigned)c->param[M], per = (unsigned)c->param[N];
+    uint32_t dtype = (uint32_t)c->param[VALUE];
+    size_t bytes = tu_dtype_find(dtype)->block_bytes;
+    const unsigned char *meta = side[0], *from = code;
+    memset(x, 0, n * sizeof *x);
+    for (size_t g = 0; g < n / m; g++) {
+        unsigned v = meta[g / 2] >> g % 2 * 4 & 15, low = v & 3, high = v >> 2;
+        bool good = m == 4 ? low < high : v == 0x4 || v == 0xe;
+        if (!good)
+            return tu_fail(err, TU_EFORMAT, "metadata %x of group %" PRIu64 ": no positions in "
+                           "ascending order", v, (first + g * m) / m);
+        for (unsigned k = 0; k < per; k++, from += bytes) {
+            unsigned at = m == 2 ? low / 2 : k ? high : low;
+            int rc = tu_to_float(dtype, from, x + g * m + at, 1, err);
+            if (rc)
+                return rc;
+        }
+    }
+    return 0;
+}
+
+uint64_t tu_sparse24_place(uint64_t rows, unsigned bytes, uint64_t row, uint64_t col)
+{
+    uint64_t group = bytes == 2 ? 32 : 16, weave = bytes == 2 ? 4 : 2;
+    uint64_t r = row / group * group + row % 8 * weave + row % group / 8;
+    /* Words of the other diagonal of each two by two change places. */
+    if (r % 2 == 0 && col % 2 == 1) {
+        r++;
+        col--;
+    } else if (r % 2 == 1 && col % 2 == 0) {
+        r--;
+        col++;
+    }
+    return col / 2 * rows * 2 + r * 2 + col % 2;
+}
+
+static const char *const mask_key[] = {"n", "m", "value", NULL};
+static const char *const key_24[] = {"value", "torch", NULL};
+
+const struct tu_codec tui_codecs_sparse[] = {
+    {.name = "nm", .help = "N of M by magnitude: values and a bit mask",
+     .source = "vllm-project/compressed-tensors: sparse-24-bitmask", .key = mask_key,
+     .plan = plan_mask, .encode = encode_mask, .decode = decode_mask},
+    {.name = "sparse24", .help = "2:4 (f32: 1:2) by magnitude: values and tensor cores' metadata",
+     .source = "NVIDIA PTX ISA: mma.sp", .key = key_24, .plan = plan_24, .encode = encode_24,
+     .decode = decode_24},
+    {.name = NULL},
+};
