@@ -80,7 +80,7 @@ static int encode(const struct tu_coding *c, uint64_t first, size_t n, const flo
     return 0;
 }
 
-static int finish(const struct tu_coding *c, void *const *side, struct tu_err *err)
+static int start(const struct tu_coding *c, void *const *side, struct tu_err *err)
 {
     (void)err;
     float g = stored_scale(c);
@@ -114,6 +114,6 @@ const struct tu_codec tui_codecs_nvfp4[] = {
      .plan = plan,
      .encode = encode,
      .decode = decode,
-     .finish = finish},
+     .start = start},
     {.name = NULL},
 };

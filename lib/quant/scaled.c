@@ -9,6 +9,7 @@
 #include <math.h>
 #include <string.h>
 #include "families.h"
+#include "small.h"
 
 enum param { ROWS, COLS, ELEMENT }; /* of a block, 0: all; dtype of a code */
 
@@ -55,37 +56,67 @@ static int plan(struct tu_coding *c, const struct tu_spec *spec, struct tu_err *
     return 0;
 }
 
+static const struct tui_small *element(const struct tu_coding *c)
+{
+    return tui_small_named(c->param[ELEMENT] == TU_F8_E5M2 ? "e5m2" : "e4m3");
+}
+
 static float scale_of(const struct tu_coding *c, float amax)
 {
-    float s = amax / (c->param[ELEMENT] == TU_F8_E5M2 ? 57344.0f : 448.0f);
+    float s = amax / element(c)->max;
     return s == 0 ? 0x1p-23f : s;
 }
 
-static uint8_t code_of(const struct tu_coding *c, float v)
-{
-    return tu_to_small((uint32_t)c->param[ELEMENT], v, true);
-}
-
-/* Columns of a block, and the largest magnitude in it. */
-struct tile {
-    uint64_t rows, first, cols;
+/* A run of a row that is in one block. */
+struct run {
+    uint64_t at, n, scale;
 };
 
-static struct tile tile_at(const struct tu_coding *c, uint64_t rows, uint64_t k)
+/* Calls of `fn` for every run of n elements. */
+static void each_run(const struct tu_coding *c, size_t n, void (*fn)(void *ctx, struct run r),
+                     void *ctx)
 {
-    uint64_t wide = (uint64_t)c->param[COLS], first = k * wide;
-    return (struct tile){rows, first, tu_min(wide, c->cols - first)};
+    uint64_t wide = (uint64_t)c->param[COLS];
+    if (c->two_pass) {
+        fn(ctx, (struct run){0, n, 0});
+        return;
+    }
+    uint64_t across = tu_ceil_div(c->cols, wide);
+    for (uint64_t at = 0; at < n; at += c->cols)
+        for (uint64_t k = 0; k < across; k++)
+            fn(ctx, (struct run){at + k * wide, tu_min(wide, c->cols - k * wide),
+                                 at / c->atom * across + k});
 }
 
-static float largest(const struct tu_coding *c, const float *x, const struct tile *t)
+struct job {
+    const struct tu_coding *c;
+    const float *in;
+    float *out, *scale;
+    const float *scales;
+    unsigned char *code;
+    const unsigned char *codes;
+};
+
+static void find_largest(void *ctx, struct run r)
 {
-    float amax = 0;
-    for (uint64_t i = 0; i < t->rows; i++)
-        for (uint64_t j = 0; j < t->cols; j++) {
-            float v = fabsf(x[i * c->cols + t->first + j]);
-            amax = v > amax ? v : amax;
-        }
-    return amax;
+    struct job *j = ctx;
+    float amax = tui_amax(j->in + r.at, (size_t)r.n);
+    if (amax > j->scale[r.scale])
+        j->scale[r.scale] = amax;
+}
+
+static void encode_run(void *ctx, struct run r)
+{
+    struct job *j = ctx;
+    tui_small_encode(j->c->cpu, element(j->c), j->in + r.at, (size_t)r.n, j->scale[r.scale],
+                     j->code + r.at);
+}
+
+static void decode_run(void *ctx, struct run r)
+{
+    struct job *j = ctx;
+    tui_small_decode(j->c->cpu, element(j->c), j->codes + r.at, (size_t)r.n, j->scales[r.scale],
+                     j->out + r.at);
 }
 
 static int encode(const struct tu_coding *c, uint64_t first, size_t n, const float *x, void *code,
@@ -93,27 +124,15 @@ static int encode(const struct tu_coding *c, uint64_t first, size_t n, const flo
 {
     (void)first;
     (void)err;
-    float *scale = side[0];
-    unsigned char *out = code;
-    if (c->two_pass) {
-        for (size_t i = 0; i < n; i++)
-            out[i] = code_of(c, x[i] / *scale);
-        return 0;
+    struct job j = {.c = c, .in = x, .scale = side[0], .code = code};
+    if (!c->two_pass) {
+        uint64_t scales = tu_ceil_div(n, c->atom) * tu_ceil_div(c->cols, (uint64_t)c->param[COLS]);
+        memset(j.scale, 0, (size_t)scales * sizeof *j.scale);
+        each_run(c, n, find_largest, &j);
+        for (uint64_t i = 0; i < scales; i++)
+            j.scale[i] = scale_of(c, j.scale[i]);
     }
-    uint64_t across = tu_ceil_div(c->cols, (uint64_t)c->param[COLS]);
-    for (size_t at = 0; at < n; at += (size_t)c->atom) {
-        uint64_t rows = tu_min(c->atom, n - at) / c->cols;
-        for (uint64_t k = 0; k < across; k++) {
-            struct tile t = tile_at(c, rows, k);
-            float s = scale_of(c, largest(c, x + at, &t));
-            *scale++ = s;
-            for (uint64_t i = 0; i < rows; i++)
-                for (uint64_t j = 0; j < t.cols; j++) {
-                    uint64_t p = at + i * c->cols + t.first + j;
-                    out[p] = code_of(c, x[p] / s);
-                }
-        }
-    }
+    each_run(c, n, encode_run, &j);
     return 0;
 }
 
@@ -122,17 +141,8 @@ static int decode(const struct tu_coding *c, uint64_t first, size_t n, const voi
 {
     (void)first;
     (void)err;
-    float value[256];
-    const float *scale = side[0];
-    const unsigned char *in = code;
-    for (unsigned i = 0; i < 256; i++)
-        value[i] = tu_from_small((uint32_t)c->param[ELEMENT], (uint8_t)i);
-    uint64_t across = c->two_pass ? 1 : tu_ceil_div(c->cols, (uint64_t)c->param[COLS]);
-    for (size_t i = 0; i < n; i++) {
-        uint64_t k = c->two_pass ? 0
-                                 : i / c->atom * across + i % c->cols / (uint64_t)c->param[COLS];
-        x[i] = value[in[i]] * scale[k];
-    }
+    struct job j = {.c = c, .out = x, .scales = side[0], .codes = code};
+    each_run(c, n, decode_run, &j);
     return 0;
 }
 
