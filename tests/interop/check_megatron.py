@@ -84,7 +84,8 @@ def chunks_of(args, parallel):
     from megatron.core.transformer import TransformerConfig
     fields = {f.name for f in dataclasses.fields(TransformerConfig)}
     known = {k: v for k, v in vars(args).items() if k in fields and v is not None}
-    for derived in ("sequence_parallel", "context_parallel_size", "init_method", "output_layer_init_method"):
+    for derived in ("sequence_parallel", "context_parallel_size", "init_method", "output_layer_init_method",
+                    "bf16", "fp16"):
         known.pop(derived, None)
     swiglu = bool(number(args, "swiglu", False))
     vpp = number(args, "virtual_pipeline_model_parallel_size", 1)
