@@ -31,10 +31,13 @@ ends() {
     [ "$(tail -c 128 "$1" | head -c 12 | xxd -p)" = 89544e530d0a1a0a01000200 ]
 }
 
-# no_temporaries: nothing but the files named is in the current folder.
+# only_files NAME...: nothing but the files named is in the current folder.
 only_files() {
     local want have
     want=$(printf '%s\n' "$@" | LC_ALL=C sort)
     have=$(find . -mindepth 1 -printf '%P\n' | LC_ALL=C sort)
     [ "$want" = "$have" ] || { echo "files: $have"; echo "expected: $want"; return 1; }
 }
+
+# sanitized: was this built with a sanitizer, whose shadow memory no limit of ours fits?
+sanitized() { ldd "$BIN/tns-gen" | grep -qE 'lib[a-z]*san\.'; }
