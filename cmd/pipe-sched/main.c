@@ -4,8 +4,9 @@
 #include "pipe-sched/pipe.h"
 
 static const struct tu_cmd *const subs[] = {
-    &pipe_gen,      &pipe_sim,  &pipe_verify,  &pipe_lower, &pipe_compare,
-    &pipe_optimize, &pipe_draw, &pipe_convert, &pipe_diff,  NULL,
+    &pipe_gen,      &pipe_sim,       &pipe_verify, &pipe_lower, &pipe_compare,
+    &pipe_optimize, &pipe_partition, &pipe_place,  &pipe_plan,  &pipe_draw,
+    &pipe_convert,  &pipe_diff,      NULL,
 };
 
 static const struct tu_cmd command = {

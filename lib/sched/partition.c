@@ -1,0 +1,229 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* partition.c: contiguous layers onto stages, exactly, by dynamic programming from the
+ * back.
+ *
+ * best[k][i] is the least worst time of stages k … for layers i …. In a stage's end the
+ * stage's own time grows and what is left falls, so the best end is found by bisection:
+ * O(p L log L). */
+#include <math.h>
+#include <stdlib.h>
+#include "tensorutils/sched/split.h"
+
+struct dp {
+    const struct tu_partition *q;
+    int64_t *sum, *mem; /* [layers+1]: prefix sums */
+    double *best;       /* [stages+1][layers+1] */
+};
+
+static double time_of(const struct dp *d, size_t k, size_t i, size_t j)
+{
+    const struct tu_partition *q = d->q;
+    int64_t c = d->sum[j] - d->sum[i] + (k == 0 ? q->first : 0) +
+                (k + 1 == q->stages ? q->last : 0);
+    return q->speed ? (double)c / q->speed[k] : (double)c;
+}
+
+/* The furthest end of stage k from layer i that memory allows and that leaves a layer for
+ * each stage after it; may be below i. */
+static size_t furthest(const struct dp *d, size_t k, size_t i)
+{
+    const struct tu_partition *q = d->q;
+    size_t after = q->stages - 1 - k;
+    size_t end = q->layers >= q->stages ? q->layers - after : q->layers;
+    if (!d->mem)
+        return end;
+    size_t lo = i, hi = end;
+    while (lo < hi) {
+        size_t mid = (lo + hi + 1) / 2;
+        if (d->mem[mid] - d->mem[i] <= q->cap[k])
+            lo = mid;
+        else
+            hi = mid - 1;
+    }
+    return lo;
+}
+
+static size_t nearest(const struct dp *d, size_t i)
+{
+    return i + (d->q->layers >= d->q->stages ? 1 : 0);
+}
+
+/* Least over j of max(time of k over [i,j), best[k+1][j]). */
+static double least(const struct dp *d, size_t k, size_t i)
+{
+    size_t width = d->q->layers + 1, lo = nearest(d, i), hi = furthest(d, k, i);
+    const double *next = d->best + (k + 1) * width;
+    if (lo > hi || i > d->q->layers)
+        return INFINITY;
+    size_t a = lo, b = hi;
+    while (a < b) { /* first j whose own time is at least what is left */
+        size_t mid = (a + b) / 2;
+        if (time_of(d, k, i, mid) >= next[mid])
+            b = mid;
+        else
+            a = mid + 1;
+    }
+    double best = fmax(time_of(d, k, i, a), next[a]);
+    if (a > lo)
+        best = fmin(best, fmax(time_of(d, k, i, a - 1), next[a - 1]));
+    return best;
+}
+
+/* The first stage that cannot hold what is left for it, filling greedily. */
+static int complain(const struct dp *d, struct tu_err *err)
+{
+    size_t i = 0;
+    for (size_t k = 0; k < d->q->stages; k++) {
+        size_t j = furthest(d, k, i);
+        if (j < nearest(d, i))
+            return tu_fail(
+                err, TU_EUSAGE,
+                "partition: stage %zu: layer %zu alone needs %lld of memory, the cap "
+                "is %lld",
+                k, i, (long long)(d->mem[i + 1] - d->mem[i]), (long long)d->q->cap[k]);
+        i = j;
+    }
+    return tu_fail(
+        err, TU_EUSAGE,
+        "partition: stage %zu: %zu layers are left over when every stage is full",
+        d->q->stages - 1, d->q->layers - i);
+}
+
+static int sums(struct dp *d, struct tu_err *err)
+{
+    const struct tu_partition *q = d->q;
+    d->sum = tu_calloc(q->layers + 1, sizeof *d->sum, err);
+    d->mem = q->memory ? tu_calloc(q->layers + 1, sizeof *d->mem, err) : NULL;
+    d->best = tu_alloc(q->stages + 1, (q->layers + 1) * sizeof *d->best, err);
+    if (!d->sum || !d->best || (q->memory && !d->mem))
+        return TU_ENOMEM;
+    for (size_t i = 0; i < q->layers; i++) {
+        if (q->cost[i] < 0 ||
+            __builtin_add_overflow(d->sum[i], q->cost[i], &d->sum[i + 1]))
+            return tu_fail(err, TU_EUSAGE,
+                           "partition: layer %zu: a cost that is negative or "
+                           "too large",
+                           i);
+        if (d->mem)
+            d->mem[i + 1] = d->mem[i] + q->memory[i];
+    }
+    return 0;
+}
+
+int tu_partition_find(const struct tu_partition *q, size_t *count, double *worst,
+                      struct tu_err *err)
+{
+    struct dp d = {.q = q};
+    size_t width = q->layers + 1, i = 0;
+    if (!q->stages || !q->layers || q->stages > 65535 || q->layers > 1000000 ||
+        q->stages * q->layers > 50000000)
+        return tu_fail(err, TU_EUSAGE,
+                       "partition: %zu layers in %zu stages: not between 1 and "
+                       "the limit",
+                       q->layers, q->stages);
+    for (size_t k = 0; q->speed && k < q->stages; k++)
+        if (!(q->speed[k] > 0) || !isfinite(q->speed[k]))
+            return tu_fail(err, TU_EUSAGE,
+                           "partition: stage %zu: its speed must be positive", k);
+    int rc = sums(&d, err);
+    for (size_t j = 0; j <= q->layers && !rc; j++)
+        d.best[q->stages * width + j] = j == q->layers ? 0 : INFINITY;
+    for (size_t k = q->stages; k-- > 0 && !rc;)
+        for (size_t j = 0; j <= q->layers; j++)
+            d.best[k * width + j] = least(&d, k, j);
+    if (!rc && !isfinite(d.best[0]))
+        rc = complain(&d, err);
+    if (!rc)
+        *worst = d.best[0];
+    for (size_t k = 0; k < q->stages && !rc; k++) {
+        size_t lo = nearest(&d, i), hi = furthest(&d, k, i);
+        while (lo < hi &&
+               fmax(time_of(&d, k, i, lo), d.best[(k + 1) * width + lo]) > *worst)
+            lo++;
+        count[k] = lo - i;
+        i = lo;
+    }
+    tu_free(d.sum);
+    tu_free(d.mem);
+    tu_free(d.best);
+    return rc;
+}
+
+int tu_apportion(const double *weight, size_t n, uint64_t total, uint64_t *out,
+                 struct tu_err *err)
+{
+    double sum = 0;
+    uint64_t given = 0;
+    for (size_t i = 0; i < n; i++) {
+        if (!(weight[i] >= 0) || !isfinite(weight[i]))
+            return tu_fail(err, TU_EUSAGE, "weight %zu: must not be negative", i);
+        sum += weight[i];
+    }
+    if (!(sum > 0))
+        return tu_fail(err, TU_EUSAGE, "weights: all are zero");
+    for (size_t i = 0; i < n; i++) {
+        out[i] = (uint64_t)floor(weight[i] / sum * (double)total);
+        given += out[i];
+    }
+    for (; given < total; given++) {
+        size_t best = 0;
+        double most = -1;
+        for (size_t i = 0; i < n; i++) {
+            double left = weight[i] / sum * (double)total - (double)out[i];
+            if (left > most + 1e-12) {
+                most = left;
+                best = i;
+            }
+        }
+        out[best]++;
+    }
+    return 0;
+}
+
+/* Largest batch share first to the device that ends first; state to free memory. */
+int tu_uneven_split(const struct tu_uneven *q, uint64_t *batch, int64_t *state,
+                    double *step_s, struct tu_err *err)
+{
+    int64_t left = q->state_bytes, room = 0;
+    double worst = q->gather_s;
+    for (size_t i = 0; i < q->devices; i++)
+        batch[i] = 0;
+    /* Memory that all activations may take together leaves room for the state. */
+    for (uint64_t b = 0; b < q->batch; b++) {
+        size_t best = q->devices;
+        double least_end = INFINITY;
+        for (size_t i = 0; i < q->devices; i++) {
+            double end = (double)(batch[i] + 1) / q->speed[i];
+            bool fits = (int64_t)(batch[i] + 1) * q->sample_bytes <= q->memory[i];
+            if (fits && end < least_end) {
+                least_end = end;
+                best = i;
+            }
+        }
+        if (best == q->devices)
+            return tu_fail(err, TU_EUSAGE,
+                           "uneven: sample %llu of the batch fits nowhere",
+                           (unsigned long long)b);
+        batch[best]++;
+        worst = fmax(worst, least_end);
+    }
+    for (size_t i = 0; i < q->devices; i++)
+        room += q->memory[i] - (int64_t)batch[i] * q->sample_bytes;
+    if (room < left)
+        return tu_fail(err, TU_EUSAGE, "uneven: %lld bytes of state, %lld bytes free",
+                       (long long)left, (long long)room);
+    for (size_t i = 0; i < q->devices; i++) {
+        int64_t mine = q->memory[i] - (int64_t)batch[i] * q->sample_bytes;
+        state[i] = (int64_t)((double)q->state_bytes * ((double)mine / (double)room));
+        state[i] = state[i] > mine ? mine : state[i];
+        left -= state[i];
+    }
+    for (size_t i = 0; i < q->devices && left > 0; i++) {
+        int64_t more = q->memory[i] - (int64_t)batch[i] * q->sample_bytes - state[i];
+        more = more < left ? more : left;
+        state[i] += more;
+        left -= more;
+    }
+    *step_s = worst;
+    return 0;
+}

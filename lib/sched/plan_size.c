@@ -1,0 +1,93 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* plan_size.c: parameters, operations and activation bytes of a model, as formulas.
+ *
+ * For a GPT with biases and learned positions they are the published ones:
+ * P = 12 l h² (1 + 13/(12 h) + (V + s)/(12 l h)) and, with recomputation,
+ * 96 B s l h² (1 + s/(6 h) + V/(16 l h)) operations a step. */
+#include "tensorutils/sched/plan.h"
+
+static double attention(const struct tu_model *m)
+{
+    double h = (double)m->hidden, q = (double)(m->heads * m->head_dim);
+    double kv = (double)(m->kv_heads * m->head_dim);
+    double bias = m->bias ? q + 2 * kv + h : m->qkv_bias ? q + 2 * kv : 0;
+    return h * (q + 2 * kv) + q * h + bias;
+}
+
+static double mlp(const struct tu_model *m, double width)
+{
+    double h = (double)m->hidden;
+    return (m->gated ? 3 : 2) * h * width + (m->bias ? width + h : 0);
+}
+
+static double norms(const struct tu_model *m)
+{
+    double h = (double)m->hidden;
+    return 2 * h * (m->rmsnorm ? 1 : 2) + (m->qk_norm ? 2 * (double)m->head_dim : 0);
+}
+
+static double feed(const struct tu_model *m, double experts)
+{
+    double width = (double)(m->expert_ffn ? m->expert_ffn : m->ffn);
+    if (!m->experts)
+        return mlp(m, (double)m->ffn);
+    return experts * mlp(m, width) + (double)(m->hidden * m->experts) +
+           (m->shared_ffn ? mlp(m, (double)m->shared_ffn) : 0);
+}
+
+double tu_train_layer_params(const struct tu_model *m)
+{
+    return attention(m) + feed(m, (double)m->experts) + norms(m);
+}
+
+double tu_train_active_params(const struct tu_model *m)
+{
+    return attention(m) + feed(m, (double)m->top_k) + norms(m);
+}
+
+double tu_train_params(const struct tu_model *m)
+{
+    double h = (double)m->hidden;
+    double embed = (double)m->vocab * h * (m->tied ? 1 : 2);
+    double positions = m->learned_positions ? (double)m->positions * h : 0;
+    return (double)m->layers * tu_train_layer_params(m) + embed + positions;
+}
+
+/* Forward operations for one token: 2 for each weight of a product, and 4 s q of
+ * attention. */
+static double layer_flops(const struct tu_model *m, double seq)
+{
+    double h = (double)m->hidden, q = (double)(m->heads * m->head_dim);
+    double kv = (double)(m->kv_heads * m->head_dim);
+    double width = (double)(m->experts && m->expert_ffn ? m->expert_ffn : m->ffn);
+    double feeds = (m->experts ? (double)m->top_k : 1) * width + (double)m->shared_ffn;
+    return 2 * (2 * h * q + 2 * h * kv) + 2 * (m->gated ? 3 : 2) * h * feeds +
+           4 * seq * q;
+}
+
+double tu_train_step_flops(const struct tu_model *m, double batch, double seq,
+                           bool recompute)
+{
+    double layers = (double)m->layers * layer_flops(m, seq);
+    double head = 2 * (double)m->hidden * (double)m->vocab;
+    return batch * seq * ((recompute ? 4 : 3) * layers + 3 * head);
+}
+
+double tu_train_days(const struct tu_model *m, double tokens, double flops_per_s)
+{
+    return 8 * tokens * tu_train_params(m) / flops_per_s / 86400;
+}
+
+double tu_train_layer_bytes(const struct tu_model *m, double seq, double mb, double tp,
+                            bool sequence_parallel, enum tu_recompute r)
+{
+    double h = (double)m->hidden, a = (double)m->heads, sbh = seq * mb * h;
+    double quadratic = 5 * a * seq / h;
+    if (r == TU_RECOMPUTE_FULL)
+        return 2 * sbh;
+    if (r == TU_RECOMPUTE_SELECTIVE)
+        quadratic = 0;
+    if (sequence_parallel)
+        return sbh / tp * (34 + quadratic);
+    return sbh * (10 + 24 / tp + quadratic / tp);
+}
