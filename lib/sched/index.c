@@ -194,6 +194,16 @@ int tui_index_make(struct tui_index *x, const struct tu_sched *s, struct tu_buf 
     if (cells > TU_SCHED_OPS_MAX || x->ops >= TUI_NONE)
         return tu_fail(err, TU_EUSAGE, "schedule: %llu stages times units is over %llu",
                        (unsigned long long)cells, (unsigned long long)TU_SCHED_OPS_MAX);
+    if (cells > 4 * (uint64_t)x->ops + 65536) {
+        /* Too little for so many units: no tables of a size that the text only claims. */
+        *faults = 1;
+        return report ? tu_buf_printf(
+                            report, err,
+                            "%u stages and %zu units need %llu forwards: there are "
+                            "%zu operations in all\n",
+                            s->stages, x->units, (unsigned long long)cells, x->ops)
+                      : 0;
+    }
     x->base = tu_alloc((size_t)s->ranks + 1, sizeof *x->base, err);
     x->pipe = tu_alloc(s->microbatches, 1, err);
     if (!x->base || !x->pipe)

@@ -146,6 +146,8 @@ static int modernise(struct tui_load *l)
 {
     struct tu_sched *s = l->b.s;
     size_t mbs = s->microbatches, cells = (size_t)s->stages * s->pipelines * mbs;
+    if (cells > 4 * tu_sched_ops(s) + 65536)
+        return 0; /* far from complete: the verifier says so */
     uint8_t *has_w = tu_calloc(cells, 1, l->b.err);
     if (!has_w)
         return TU_ENOMEM;
