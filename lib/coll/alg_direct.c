@@ -66,18 +66,18 @@ static double model_pairs(const struct tu_plan *p, double bytes, double alpha,
 }
 
 const struct tu_algorithm tui_a2a_pairwise = {
-    "pairwise",  "one partner after the other",
-    SOURCE,      TU_ALLTOALL,
+    "pairwise",       "one partner after the other",
+    SOURCE,           TU_ALLTOALL,
     tui_coll_no_keys, 0,
-    plan_pairs,  round_pairs,
-    sent_pairs,  model_pairs,
+    plan_pairs,       round_pairs,
+    sent_pairs,       model_pairs,
 };
 const struct tu_algorithm tui_ag_pairwise = {
-    "pairwise",  "one partner after the other",
-    SOURCE,      TU_ALLGATHER,
+    "pairwise",       "one partner after the other",
+    SOURCE,           TU_ALLGATHER,
     tui_coll_no_keys, 0,
-    plan_pairs,  round_pairs,
-    sent_pairs,  model_pairs,
+    plan_pairs,       round_pairs,
+    sent_pairs,       model_pairs,
 };
 
 /* Reductions: slot q of work holds rank q's input of this rank's block.
@@ -165,9 +165,9 @@ const struct tu_algorithm tui_ar_direct = {
     model_direct,
 };
 const struct tu_algorithm tui_rs_direct = {
-    "direct",    "each rank folds its block of all inputs; keeps any --reduce-order",
-    SOURCE,      TU_REDUCE_SCATTER,
+    "direct",         "each rank folds its block of all inputs; keeps any --reduce-order",
+    SOURCE,           TU_REDUCE_SCATTER,
     tui_coll_no_keys, TU_ALG_ORDERED,
-    plan_direct, round_direct,
-    sent_direct, model_direct,
+    plan_direct,      round_direct,
+    sent_direct,      model_direct,
 };

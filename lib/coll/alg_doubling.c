@@ -112,11 +112,11 @@ static double model_doubling(const struct tu_plan *p, double bytes, double alpha
 }
 
 const struct tu_algorithm tui_ar_doubling = {
-    "doubling",    "recursive doubling: whole vectors, fewest steps",
-    SOURCE,        TU_ALLREDUCE,
-    tui_coll_no_keys,   0,
-    plan_doubling, round_doubling,
-    sent_doubling, model_doubling,
+    "doubling",       "recursive doubling: whole vectors, fewest steps",
+    SOURCE,           TU_ALLREDUCE,
+    tui_coll_no_keys, 0,
+    plan_doubling,    round_doubling,
+    sent_doubling,    model_doubling,
 };
 
 /* Rabenseifner: halve and add, then double
@@ -199,11 +199,11 @@ static double model_rab(const struct tu_plan *p, double bytes, double alpha, dou
 }
 
 const struct tu_algorithm tui_ar_rabenseifner = {
-    "rabenseifner", "recursive halving, then doubling: few steps and least bytes",
-    SOURCE,         TU_ALLREDUCE,
-    tui_coll_no_keys,    0,
-    plan_rab,       round_rab,
-    sent_rab,       model_rab,
+    "rabenseifner",   "recursive halving, then doubling: few steps and least bytes",
+    SOURCE,           TU_ALLREDUCE,
+    tui_coll_no_keys, 0,
+    plan_rab,         round_rab,
+    sent_rab,         model_rab,
 };
 
 /* Recursive halving reduce-scatter and doubling all-gather, powers of two
@@ -258,11 +258,11 @@ static double model_powers(const struct tu_plan *p, double bytes, double alpha,
 }
 
 const struct tu_algorithm tui_rs_halving = {
-    "halving",    "recursive halving, powers of two only",
-    SOURCE,       TU_REDUCE_SCATTER,
-    tui_coll_no_keys,  0,
-    plan_halving, round_halving,
-    sent_others,  model_powers,
+    "halving",        "recursive halving, powers of two only",
+    SOURCE,           TU_REDUCE_SCATTER,
+    tui_coll_no_keys, 0,
+    plan_halving,     round_halving,
+    sent_others,      model_powers,
 };
 
 static int plan_gather(struct tu_plan *p, const struct tu_spec *spec, struct tu_err *err)
@@ -287,11 +287,11 @@ static void round_gather(const struct tu_plan *p, uint32_t r, uint64_t k,
 }
 
 const struct tu_algorithm tui_ag_doubling = {
-    "doubling",  "recursive doubling, powers of two only",
-    SOURCE,      TU_ALLGATHER,
+    "doubling",       "recursive doubling, powers of two only",
+    SOURCE,           TU_ALLGATHER,
     tui_coll_no_keys, 0,
-    plan_gather, round_gather,
-    sent_others, model_powers,
+    plan_gather,      round_gather,
+    sent_others,      model_powers,
 };
 
 /* Barrier: in round k everyone tells r + 2^k

@@ -78,11 +78,16 @@ static double model_allreduce(const struct tu_plan *p, double bytes, double alph
 }
 
 const struct tu_algorithm tui_ar_ring = {
-    "ring",           "neighbours only; least bytes (seg=N: each block in N parts)",
-    SOURCE,           TU_ALLREDUCE,
-    tui_coll_seg_keys, 0,
-    plan_allreduce,   round_allreduce,
-    sent_allreduce,   model_allreduce,
+    "ring",
+    "neighbours only; least bytes (seg=N: each block in N parts)",
+    SOURCE,
+    TU_ALLREDUCE,
+    tui_coll_seg_keys,
+    0,
+    plan_allreduce,
+    round_allreduce,
+    sent_allreduce,
+    model_allreduce,
 };
 
 /* Reduce-scatter: one step further round the ring, so that block r ends at rank r. Two
@@ -205,7 +210,7 @@ static double model_chain(const struct tu_plan *p, double bytes, double alpha,
 const struct tu_algorithm tui_bc_chain = {
     "chain",           "one after the other (seg=N: pipelined in N parts)",
     "pipelined chain", TU_BROADCAST,
-    tui_coll_seg_keys,  0,
+    tui_coll_seg_keys, 0,
     plan_chain,        round_chain,
     sent_chain,        model_chain,
 };

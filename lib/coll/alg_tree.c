@@ -118,11 +118,16 @@ static double model_allreduce(const struct tu_plan *p, double bytes, double alph
 }
 
 const struct tu_algorithm tui_ar_tree = {
-    "tree",           "binomial reduce, then broadcast (seg=N: in N parts)",
-    SOURCE,           TU_ALLREDUCE,
-    tui_coll_seg_keys, 0,
-    plan_allreduce,   round_allreduce,
-    sent_allreduce,   model_allreduce,
+    "tree",
+    "binomial reduce, then broadcast (seg=N: in N parts)",
+    SOURCE,
+    TU_ALLREDUCE,
+    tui_coll_seg_keys,
+    0,
+    plan_allreduce,
+    round_allreduce,
+    sent_allreduce,
+    model_allreduce,
 };
 
 /* Reduce
@@ -161,11 +166,16 @@ static double model_reduce(const struct tu_plan *p, double bytes, double alpha,
 }
 
 const struct tu_algorithm tui_red_tree = {
-    "tree",           "binomial (seg=N: in N parts)",
-    SOURCE,           TU_REDUCE,
-    tui_coll_seg_keys, 0,
-    plan_reduce,      round_reduce,
-    sent_reduce,      model_reduce,
+    "tree",
+    "binomial (seg=N: in N parts)",
+    SOURCE,
+    TU_REDUCE,
+    tui_coll_seg_keys,
+    0,
+    plan_reduce,
+    round_reduce,
+    sent_reduce,
+    model_reduce,
 };
 
 /* Broadcast
@@ -207,11 +217,16 @@ static double model_broadcast(const struct tu_plan *p, double bytes, double alph
 }
 
 const struct tu_algorithm tui_bc_tree = {
-    "tree",           "binomial (seg=N: in N parts)",
-    SOURCE,           TU_BROADCAST,
-    tui_coll_seg_keys, 0,
-    plan_broadcast,   round_broadcast,
-    sent_broadcast,   model_broadcast,
+    "tree",
+    "binomial (seg=N: in N parts)",
+    SOURCE,
+    TU_BROADCAST,
+    tui_coll_seg_keys,
+    0,
+    plan_broadcast,
+    round_broadcast,
+    sent_broadcast,
+    model_broadcast,
 };
 
 /* Gather and scatter: v holds the blocks of v, v+1, … in work, v's first

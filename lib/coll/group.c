@@ -90,7 +90,7 @@ int tu_group_run(const struct tu_group *g, struct tu_err *err)
         return code;
     w.threads = w.row->ops->threads;
     w.timeout = g->timeout ? g->timeout : UINT64_C(30000000000);
-    w.spin = tu_cpu_count() >= g->size && g->size > 1 ? 2000 : 0;
+    w.spin = tu_cpu_count() >= g->size && g->size > 1 ? 300 : 0;
     w.board_bytes = sizeof *w.board + g->size * sizeof w.board->seat[0];
     w.board = tui_share(w.board_bytes, err);
     if (!w.board)
@@ -132,6 +132,11 @@ void *tu_rank_shared(struct tu_rank *r, uint32_t q)
 {
     const struct tu_transport_ops *ops = r->w->row->ops;
     return ops->shared && r->w->g->shared ? ops->shared(r, q) : NULL;
+}
+
+bool tu_rank_is_shared(const struct tu_rank *r)
+{
+    return tui_has_lanes(r);
 }
 
 int tu_rank_post(struct tu_rank *r, const void *p, size_t n, struct tu_err *err)

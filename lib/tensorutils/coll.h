@@ -82,6 +82,8 @@ TU_API struct tu_traffic tu_rank_traffic(const struct tu_rank *r);
 /* Rank q's shared memory (tu_group.shared bytes, 64-aligned); NULL when the transport or
  * the caller has none. */
 TU_API void *tu_rank_shared(struct tu_rank *r, uint32_t q);
+/* Are the ranks on one machine with memory that the fused algorithms can use? */
+TU_API bool tu_rank_is_shared(const struct tu_rank *r);
 /* At most TU_POST_MAX bytes to the post function. */
 #define TU_POST_MAX 3968u
 TU_API TU_MUST int tu_rank_post(struct tu_rank *r, const void *p, size_t n,
@@ -289,6 +291,170 @@ struct tu_verdict {
  * bit, random within the bound of spec section 5. */
 TU_API TU_MUST int tu_case_check(const struct tu_case *c, uint32_t rank, const void *out,
                                  struct tu_verdict *v, struct tu_err *err);
+
+/* Measuring ----------------------------------------------------------------------------
+ */
+
+/* The algorithm that `auto` means: the fused one where memory is shared, else the least
+ * by the closed forms with the latency and bandwidth of this transport's kind. */
+TU_API const char *tu_algorithm_auto(enum tu_collective c, uint32_t ranks, double bytes,
+                                     bool shared, enum tu_order order);
+
+struct tu_bench {
+    const enum tu_collective *coll;
+    const uint32_t *dtype;
+    const uint64_t *bytes; /* sizes asked for, as section 1 of the specification counts */
+    const char *const *algo; /* "auto", "all", or NAME[:KEY=VALUE,…] */
+    size_t colls, dtypes, sizes, algos;
+    enum tu_op op;
+    enum tu_order order;
+    enum tu_fill fill;
+    uint32_t root, unalign;  /* elements that buffers are off their alignment */
+    double premul, min_time; /* seconds per size, raises iters */
+    uint64_t iters, warmup, check, seed; /* check: untimed iterations that are verified */
+    bool each;        /* time each operation alone, a barrier after it */
+    bool private;     /* buffers that peers cannot see */
+    bool cold;        /* another part of the buffer each time */
+    bool check_timed; /* verify every timed output by its hash */
+    bool trace;       /* post a line for each timed operation */
+    bool out_only;    /* no in-place runs */
+};
+
+#define TU_BENCH_NAME 48
+struct tu_timing {
+    bool done;
+    double mean, min, p50, p95, p99, max; /* seconds; of the samples' means over ranks */
+    double rank_min, rank_max;            /* least and largest mean of one rank */
+    double algbw, busbw;                  /* bytes per second; 0 for no bytes */
+    int64_t wrong;                        /* elements; -1: not checked */
+    uint64_t first;                       /* index of the first wrong one */
+    double got, want;
+    bool differ; /* ranks that must agree hold different bits */
+};
+struct tu_bench_row {
+    enum tu_collective coll;
+    uint32_t dtype, ranks;
+    uint64_t asked, bytes, count, iters, samples;
+    uint64_t sent, messages; /* by rank 0 in one operation */
+    char algorithm[TU_BENCH_NAME];
+    struct tu_timing place[2]; /* out of place, in place */
+};
+/* What a rank posts: u32 kind, then a struct tu_bench_row (from rank 0) or a trace line.
+ */
+enum tu_bench_post { TU_BENCH_ROW, TU_BENCH_TRACE };
+
+/* Shared bytes that a rank needs (tu_group.shared); TU_EUSAGE for sizes that overflow. */
+TU_API TU_MUST int tu_bench_shared(const struct tu_bench *b, uint32_t ranks,
+                                   uint64_t *out, struct tu_err *err);
+/* All measurements, in a rank. */
+TU_API TU_MUST int tu_bench_rank(struct tu_rank *r, const struct tu_bench *b,
+                                 struct tu_err *err);
+
+/* Simulating ---------------------------------------------------------------------------
+ */
+
+/* Levels, innermost first: two ranks meet at the innermost level whose group holds both.
+ */
+struct tu_topo {
+    uint32_t levels;
+    uint32_t count[4];        /* groups of the level inside that form one of this */
+    double alpha[4], beta[4]; /* seconds per message and per byte */
+    double gamma;             /* seconds per reduced byte */
+};
+/* "levels:n=8+128,alpha=1us+5us,bw=300G+25G,gamma=…" (seconds per byte as GB/s of
+ * adding); one level is n=64,alpha=5us,bw=12.5G. Bandwidths are bytes per second, G =
+ * 1e9. Errors: TU_EUSAGE, zero bandwidths and latencies below 0 included. */
+TU_API TU_MUST int tu_topo_parse(struct tu_topo *out, const char *text,
+                                 struct tu_err *err);
+TU_API uint32_t tu_topo_ranks(const struct tu_topo *t);
+
+/* What makes ranks or links slower than the topology says. */
+struct tu_sim_fault {
+    uint32_t rank, peer; /* peer TU_NOBODY: the rank begins `late` seconds later; else the
+                            link rank → peer takes `factor` times as long */
+    double factor, late;
+};
+struct tu_sim_opts {
+    const struct tu_sim_fault *fault;
+    size_t faults;
+    double jitter;     /* mean of exponential delays before each operation, seconds */
+    uint64_t seed, op; /* op: number of the operation, for the delays */
+    /* Called with what each rank would have seen, ranks in order; NULL: not wanted. */
+    void (*seen)(void *ctx, uint32_t rank, const struct tu_seen *s);
+    void *ctx;
+};
+struct tu_sim_result {
+    double seconds,
+        bound; /* bound: what no schedule with these bytes can beat; 0: none */
+    uint64_t rounds, messages;
+    double level_bytes[4]; /* carried by each level, all ranks together */
+    uint32_t last;         /* the rank that ends last */
+    uint32_t busiest;      /* the rank that sends most */
+    double busiest_bytes;
+};
+/* Run the rounds of a plan (its elements are bytes) over clocks: a message from q to r
+ * takes alpha, then beta per byte on both ports; what is added takes gamma more. */
+TU_API TU_MUST int tu_coll_simulate(struct tu_sim_result *out, const struct tu_plan *p,
+                                    const struct tu_topo *t, const struct tu_sim_opts *o,
+                                    struct tu_err *err);
+
+/* LogGP over GOAL text. Source: T. Hoefler, T. Schneider, A. Lumsdaine, "LogGOPSim",
+ * 2010; defaults as spcl/LogGOPSim. Times in ns. finish (tu_free) has one for each rank.
+ */
+struct tu_loggp {
+    uint64_t L, o, g, G, O;
+};
+#define TU_LOGGP_DEFAULT                                                                 \
+    {                                                                                    \
+        2500, 1500, 1000, 6, 0                                                           \
+    }
+TU_API TU_MUST int tu_goal_run(const char *text, size_t n, const struct tu_loggp *m,
+                               uint64_t **finish, uint32_t *ranks, struct tu_err *err);
+/* The rounds of a plan as GOAL text. */
+TU_API TU_MUST int tu_goal_write(struct tu_buf *out, const struct tu_plan *p,
+                                 struct tu_err *err);
+
+/* NCCL's tuner: latency in us of an all-reduce. Source: NVIDIA/nccl 2.30.7,
+ * src/graph/tuning.cc. */
+enum tu_nccl_algo { TU_NCCL_TREE, TU_NCCL_RING };
+enum tu_nccl_proto { TU_NCCL_LL, TU_NCCL_LL128, TU_NCCL_SIMPLE };
+TU_API double tu_nccl_latency(enum tu_nccl_algo a, enum tu_nccl_proto p, uint32_t ranks,
+                              uint32_t nodes);
+/* Switches of a non-blocking fat tree of radix k for `hosts`, by its tiers; 0 tiers: too
+ * many hosts. With hb > 1 one fabric for each of hb rails instead, without a spine
+ * between them. */
+TU_API uint64_t tu_switches(uint32_t radix, uint64_t hosts, uint32_t hb, unsigned *tiers);
+
+/* Diagnosing ---------------------------------------------------------------------------
+ */
+
+enum tu_trouble {
+    TU_FINE,
+    TU_HANG,
+    TU_MISMATCH,
+    TU_SLOW_RANK,
+    TU_SLOW_LINK,
+    TU_TOO_SHORT
+};
+struct tu_diagnosis {
+    enum tu_trouble kind;
+    uint32_t rank, peer; /* the culprit; the link is rank → peer */
+    double confidence;   /* share of the operations that show it */
+    char text[240];      /* the verdict and its evidence, one line */
+};
+TU_API extern const char *const tu_trouble_names[];
+struct tu_trace; /* records of many ranks */
+TU_API TU_MUST int tu_trace_new(struct tu_trace **out, struct tu_err *err);
+TU_API void tu_trace_free(struct tu_trace *t);
+/* Add the lines of a trace, or an nccl-tests JSON report with per-process times. Errors:
+ * TU_EFORMAT with line; TU_EMETA. */
+TU_API TU_MUST int tu_trace_read(struct tu_trace *t, const char *text, size_t n,
+                                 const char *name, struct tu_err *err);
+/* One record, as the simulator gives it. */
+TU_API TU_MUST int tu_trace_add(struct tu_trace *t, uint32_t rank, uint32_t ranks,
+                                const struct tu_seen *s, struct tu_err *err);
+TU_API TU_MUST int tu_diagnose(struct tu_trace *t, struct tu_diagnosis *out,
+                               struct tu_err *err);
 
 TU_END
 

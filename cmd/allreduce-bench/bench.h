@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* bench.h: the subcommands of allreduce-bench and what they share. */
+#ifndef ALLREDUCE_BENCH_H
+#define ALLREDUCE_BENCH_H
+
+#include <tensorutils/coll.h>
+#include "common/main.h"
+
+extern const struct tu_cmd bench_run, bench_reduce, bench_sim, bench_diagnose,
+    bench_compare;
+extern const struct tu_listing bench_listings[];
+/* Names of the collectives, TU_NOBODY-ended choices as text. */
+int bench_collective(const char *name, enum tu_collective *out, struct tu_err *err);
+/* Index of `name` in a NULL-ended list of names, -1 if it is none of them. */
+int bench_index(const char *const *names, const char *name);
+
+/* format.c: a measured row in the form that --format asks for. */
+struct bench_facts {
+    const char *transport, *op, *clock, *reduce_order;
+    uint64_t iters, warmup, check;
+    bool each, cold, private_buffers, out_only;
+    uint32_t ranks, root;
+};
+void bench_head(struct tu_ctx *ctx, const struct bench_facts *f);
+void bench_row(struct tu_ctx *ctx, const struct bench_facts *f,
+               const struct tu_bench_row *row);
+void bench_foot(struct tu_ctx *ctx, const struct bench_facts *f, double busbw_mean,
+                uint64_t wrong, double floor);
+/* A number as nccl-tests fits it into a column: decimals while they fit. out[32]. */
+const char *bench_fit(double v, int width, char out[32]);
+
+#endif
