@@ -257,11 +257,14 @@ static int operate(struct bench *s, const struct lot *l, struct tu_exec *x, bool
     place(s, l, in_place, i, &in, &out);
     if (!s->b->trace)
         return tu_exec_run(x, in, out, err);
+    s->seen.arrive_ns = 0;
     tu_rank_watch(s->rank, &s->seen);
     int code = tu_exec_run(x, in, out, err);
     tu_rank_watch(s->rank, NULL);
     /* Also of an operation that failed: who came to it tells who did not. */
-    int late = tui_trace_post(s->rank, &s->seen, tu_collective_rows[l->coll].name,
+    int late = 0;
+    if (s->seen.arrive_ns)
+        late = tui_trace_post(s->rank, &s->seen, tu_collective_rows[l->coll].name,
                               l->dtype, l->bytes, !code, code ? NULL : err);
     return code ? code : late;
 }

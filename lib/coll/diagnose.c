@@ -11,9 +11,10 @@
 #include <stdlib.h>
 #include "plan.h"
 
-#define SHARE 0.6 /* of the operations must show it */
-#define ENOUGH 20 /* operations for a verdict on slowness */
-#define LINK 1.15 /* a link's time per byte over the median link's */
+#define SHARE 0.6    /* of the operations must show it */
+#define ENOUGH 20    /* operations for a verdict on slowness */
+#define MATTERS 0.02 /* of the operation: a slow link's excess */
+#define LINK 1.5     /* a link's time per byte over the median link's */
 
 const char *const tu_trouble_names[] = {"fine",      "hang",      "mismatch", "slow_rank",
                                         "slow_link", "too_short", NULL};
@@ -193,7 +194,9 @@ int tu_trace_read(struct tu_trace *t, const char *text, size_t n, const char *na
         code =
             json_object_get(o, "results") ? read_nccl(t, o, err) : read_line(t, o, err);
         json_decref(o);
-        return code ? tu_err_prefix(err, "%s", name) : 0;
+        if (code)
+            tu_err_prefix(err, "%s", name);
+        return code;
     }
     for (; at < n && !code; line++) {
         const char *end = memchr(text + at, '\n', n - at);
@@ -365,7 +368,10 @@ static void link_times(const struct tu_trace *t, const struct record *r, size_t 
                        struct count *c)
 {
     size_t cells = 0, worst = 0;
-    double most = -1;
+    double most = -1, bytes = 0;
+    for (size_t i = 0; i < n; i++)
+        c->v[i] = (double)(r[i].done - r[i].arrive);
+    double duration = median(c->v, n);
     uint32_t from = 0;
     for (size_t i = 0; i < n; i++) {
         for (size_t k = 0; k < r[i].peers; k++) {
@@ -374,6 +380,7 @@ static void link_times(const struct tu_trace *t, const struct record *r, size_t 
             c->took[cells++] = per;
             if (per > most) {
                 most = per;
+                bytes = (double)p->bytes;
                 worst = i;
                 from = p->rank;
             }
@@ -383,7 +390,7 @@ static void link_times(const struct tu_trace *t, const struct record *r, size_t 
         return;
     c->links++;
     double middle = median(c->took, cells);
-    if (most > LINK * middle && middle >= 0) {
+    if (most > LINK * middle && (most - middle) * bytes > MATTERS * duration) {
         uint32_t rank = r[worst].rank;
         if (!c->worst[rank] || c->from[rank] == from) {
             c->worst[rank]++;
@@ -402,7 +409,9 @@ static void slowness(const struct tu_trace *t, const struct count *c,
         link = c->worst[r] > c->worst[link] ? r : link;
     }
     double ops = (double)c->ops, links = (double)c->links;
-    if (c->last[late] >= SHARE * ops) {
+    bool slow_link = links >= ENOUGH && c->worst[link] >= SHARE * links;
+    /* A slow rank delays no byte once it has begun; a slow link makes ranks come late. */
+    if (c->ops >= ENOUGH && c->last[late] >= SHARE * ops && !slow_link) {
         d->kind = TU_SLOW_RANK;
         d->rank = late;
         d->confidence = c->last[late] / ops;
@@ -411,7 +420,7 @@ static void slowness(const struct tu_trace *t, const struct count *c,
                  "operations, %.1f us after the middle one",
                  (unsigned)late, 100 * d->confidence, c->ops,
                  c->late[late] / c->last[late] / 1e3);
-    } else if (links >= ENOUGH && c->worst[link] >= SHARE * links) {
+    } else if (slow_link) {
         d->kind = TU_SLOW_LINK;
         d->rank = c->from[link];
         d->peer = link;

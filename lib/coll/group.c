@@ -164,7 +164,7 @@ int tu_rank_begin(struct tu_rank *r, struct tu_err *err)
     uint64_t op = atomic_fetch_add_explicit(&r->seat->seq, 1, memory_order_relaxed);
     r->flip = false;
     int code = r->w->g->faults ? tui_fault_begin(r, op, err) : 0;
-    if (r->seen) {
+    if (r->seen && !code) {
         struct tu_seen *s = r->seen;
         memset(s->peer, 0, r->size * sizeof *s->peer);
         s->seq = op;
@@ -185,8 +185,6 @@ int tu_rank_move(struct tu_rank *r, const struct tu_move *m, struct tu_err *err)
     if (q.to != TU_NOBODY) {
         r->traffic.bytes += q.out_bytes;
         r->traffic.messages++;
-        if (r->w->g->faults)
-            tui_fault_link(r, q.to, q.out_bytes);
         if (r->flip && q.out_bytes) {
             if (!(damaged = tu_alloc(q.out_bytes, 1, err)))
                 return TU_ENOMEM;
@@ -326,7 +324,6 @@ void tui_wait_end(struct tu_rank *r, struct tui_wait *w, uint32_t peer)
         uint64_t now = tui_now();
         r->traffic.wait_ns += now - w->since;
         if (peer != TU_NOBODY) {
-            r->seen->peer[peer].wait_ns += now - w->since;
             if (!r->seen->first_ns)
                 r->seen->first_ns = now;
         }

@@ -91,8 +91,8 @@ static void leave_lanes(struct tu_rank *r)
     r->state = NULL;
 }
 
-/* Write what fits; true if anything did. */
-static bool push(const struct lanes *l, struct flow *f)
+/* Write what fits, or only the first line; true if anything was. */
+static bool push(const struct lanes *l, struct flow *f, bool one_line)
 {
     uint64_t head = atomic_load_explicit(&f->lane->head, memory_order_relaxed);
     uint64_t room =
@@ -118,6 +118,8 @@ static bool push(const struct lanes *l, struct flow *f)
         room -= lines;
         atomic_store_explicit(&f->lane->head, head, memory_order_release);
         any = true;
+        if (one_line)
+            break;
     }
     return any;
 }
@@ -177,18 +179,27 @@ static int move_lanes(struct tu_rank *r, const struct tu_move *m, struct tu_err 
         in.done = 0;
     }
     struct tui_wait wait = {.turns = 0};
+    uint64_t first = 0;
+    bool slept = false;
     int code = 0;
     for (;;) {
         bool sending = !out.begun || out.done < out.n,
              taking = !in.begun || in.done < in.n;
         if (!sending && !taking)
             break;
-        bool any = sending && push(l, &out);
+        bool any = sending && push(l, &out, r->w->g->faults && !out.begun);
+        if (any && r->w->g->faults &&
+            !slept) { /* a slow link: between first bytes and rest */
+            tui_fault_link(r, m->to, out.n);
+            slept = true;
+        }
         if (taking) {
             int got = pull(l, &in, m, err);
             if (got < 0)
                 return got;
             any |= got > 0;
+            if (got && r->seen && !first)
+                first = tui_now();
         }
         wait.peer = taking ? m->from : m->to;
         if (any)
@@ -196,6 +207,8 @@ static int move_lanes(struct tu_rank *r, const struct tu_move *m, struct tu_err 
         else if ((code = tui_wait(r, &wait, err)))
             return code;
     }
+    if (first)
+        r->seen->peer[m->from].wait_ns += tui_now() - first;
     return 0;
 }
 

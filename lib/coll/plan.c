@@ -91,5 +91,7 @@ int tu_plan_make(struct tu_plan *p, enum tu_collective c, const struct tu_spec *
     int code = tu_spec_check(spec, p->alg->key, err);
     if (!code)
         code = p->alg->plan(p, spec, err);
-    return code ? tu_err_prefix(err, "%s", spec->name) : 0;
+    if (code)
+        tu_err_prefix(err, "%s", spec->name);
+    return code;
 }

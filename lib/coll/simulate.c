@@ -161,14 +161,14 @@ static void begin(struct sim *s)
     }
 }
 
-static void note(struct sim *s, uint32_t r, uint32_t q, double bytes, double start,
+static void note(struct sim *s, uint32_t r, uint32_t q, double bytes, double took,
                  double done)
 {
     if (!s->peer)
         return;
     struct tu_peer_seen *p = &s->peer[(size_t)r * s->p->ranks + q];
     p->bytes += (uint64_t)bytes;
-    p->wait_ns += (uint64_t)((done - start) * 1e9);
+    p->wait_ns += (uint64_t)(took * 1e9);
     if (s->first[r] < 0)
         s->first[r] = done;
     s->last[r] = done;
@@ -195,7 +195,7 @@ static void play(struct sim *s, uint64_t k)
             double n = (double)o.recv.n, f = s->o ? slowness(s, o.from, r) : 1;
             double done =
                 fmax(start, s->clock[o.from] + t->alpha[l] * f) + n * t->beta[l] * f;
-            note(s, r, o.from, n, start, done);
+            note(s, r, o.from, n, n * t->beta[l] * f, done);
             end = fmax(end, done + (o.add ? n * t->gamma : 0));
         }
         s->next[r] = end;
@@ -267,6 +267,96 @@ static int whole_ring(struct sim *s, struct tu_err *err)
     return 0;
 }
 
+/* A level's rings, one way: q ranks, `stride` apart, on the part[r] bytes that are left.
+ */
+struct phase {
+    uint32_t q, stride;
+    const uint32_t *pos, *before; /* place in the ring, the rank before */
+    const uint64_t *part;
+    const double *alpha, *beta, *out;
+    bool gather;
+};
+
+static double block_bytes(uint64_t n, uint32_t q, uint32_t b)
+{
+    return (double)(n / q + (b < n % q));
+}
+
+static void phase_round(struct sim *s, const struct phase *f, uint32_t i)
+{
+    double gamma = f->gather ? 0 : s->t->gamma;
+    for (uint32_t r = 0; r < s->p->ranks; r++) {
+        /* pos-i goes out and the one below comes in; one higher on the way back. */
+        uint32_t b = f->pos[r] + f->q + f->gather - i;
+        b -= b >= f->q ? f->q : 0;
+        b -= b >= f->q ? f->q : 0;
+        uint32_t c = b ? b - 1 : f->q - 1;
+        double start = s->clock[r], sender = s->clock[f->before[r]] + f->alpha[r];
+        double gone = start + block_bytes(f->part[r], f->q, b) * f->out[r];
+        double got = (sender > start ? sender : start) +
+                     block_bytes(f->part[r], f->q, c) * (f->beta[r] + gamma);
+        s->next[r] = got > gone ? got : gone;
+    }
+    double *swap = s->clock;
+    s->clock = s->next;
+    s->next = swap;
+}
+
+/* All phases of "hier": in by reduce-scatters, out by all-gathers. */
+static int whole_levels(struct sim *s, struct tu_err *err)
+{
+    uint32_t n = s->p->ranks, L = s->p->levels;
+    uint32_t *index = tu_alloc(2 * (size_t)n, sizeof *index, err);
+    uint64_t *part = tu_alloc((size_t)n * L, sizeof *part, err);
+    double *row = tu_alloc(3 * (size_t)n, sizeof *row, err);
+    int code = index && part && row ? 0 : TU_ENOMEM;
+    for (uint32_t turn = 0; turn < 2 * L && !code; turn++) {
+        uint32_t j = turn < L ? turn : 2 * L - 1 - turn, stride = 1;
+        for (uint32_t i = 0; i < j; i++)
+            stride *= s->p->level[i];
+        struct phase f = {.q = s->p->level[j],
+                          .stride = stride,
+                          .pos = index,
+                          .before = index + n,
+                          .part = part + (size_t)j * n,
+                          .alpha = row,
+                          .beta = row + n,
+                          .out = row + 2 * n,
+                          .gather = turn >= L};
+        for (uint32_t r = 0; r < n; r++) {
+            uint32_t pos = r / stride % f.q, first = r - pos * stride;
+            uint32_t before = first + tui_turn(pos, -1, f.q) * stride;
+            uint32_t l = level_of(s->t, before, r);
+            uint32_t m = level_of(s->t, r, first + tui_turn(pos, 1, f.q) * stride);
+            index[r] = pos;
+            index[n + r] = before;
+            row[r] = s->t->alpha[l];
+            row[n + r] = s->t->beta[l];
+            row[2 * n + r] = s->t->beta[m];
+            if (turn >= L)
+                continue;
+            uint64_t here = j ? part[(size_t)(j - 1) * n + r] : s->p->count;
+            if (j) { /* the block that the level inside left */
+                uint32_t inner = s->p->level[j - 1];
+                uint32_t mine = (r / (stride / inner) % inner + 1) % inner;
+                here = tui_block_len(here, inner, mine);
+            }
+            part[(size_t)j * n + r] = here;
+            if (f.q > 1)
+                s->out->level_bytes[m] += 2.0 * (double)here * (f.q - 1) / f.q;
+        }
+        for (uint32_t i = 0; i + 1 < f.q; i++)
+            phase_round(s, &f, i);
+        s->out->messages += (uint64_t)n * (f.q - 1);
+    }
+    for (uint32_t r = 0; r < n && !code; r++)
+        s->sent[r] = (double)s->p->alg->sent(s->p, r);
+    tu_free(index);
+    tu_free(part);
+    tu_free(row);
+    return code;
+}
+
 static void conclude(struct sim *s)
 {
     struct tu_sim_result *out = s->out;
@@ -327,11 +417,14 @@ int tu_coll_simulate(struct tu_sim_result *out, const struct tu_plan *p,
     for (size_t r = 0; r < n; r++)
         s.first[r] = -1;
     begin(&s);
-    bool ring = p->alg == &tui_ar_ring && p->segments == 1 && n > 1 &&
-                (!o || (!o->faults && !o->seen));
+    bool plain = n > 1 && (!o || (!o->faults && !o->seen));
+    bool ring = plain && p->alg == &tui_ar_ring && p->segments == 1;
+    bool hier = plain && p->alg == &tui_ar_hier;
     if (!code && ring)
         code = whole_ring(&s, err);
-    for (uint64_t k = 0; k < p->rounds && !code && !ring; k++)
+    else if (!code && hier)
+        code = whole_levels(&s, err);
+    for (uint64_t k = 0; k < p->rounds && !code && !ring && !hier; k++)
         play(&s, k);
     if (!code)
         conclude(&s);

@@ -320,12 +320,23 @@ static int move_tcp(struct tu_rank *r, const struct tu_move *m, struct tu_err *e
         in.total = HEAD + in.n + TAIL;
     }
     struct tui_wait wait = {.turns = 0};
+    uint64_t first = 0;
+    if (m->to != TU_NOBODY &&
+        r->w->g->faults) { /* a slow link: between header and payload */
+        int code = tui_write_all(out.fd, out.head, HEAD, tui_now() + r->w->timeout, err);
+        if (code)
+            return code;
+        out.done = HEAD;
+        tui_fault_link(r, m->to, out.n);
+    }
     while (out.done < out.total || in.done < in.total) {
         int a = out.done < out.total ? push(r, &out, m, err) : 0;
         int b = a >= 0 && in.done < in.total ? pull(r, &in, m, err) : 0;
         if (a < 0 || b < 0)
             return a < 0 ? a : b;
         wait.peer = in.done < in.total ? m->from : m->to;
+        if (b && r->seen && !first)
+            first = tui_now();
         if (a || b) {
             tui_wait_end(r, &wait, b ? m->from : TU_NOBODY);
             continue;
@@ -338,6 +349,8 @@ static int move_tcp(struct tu_rank *r, const struct tu_move *m, struct tu_err *e
     }
     if (m->from != TU_NOBODY)
         k->got[m->from]++;
+    if (first)
+        r->seen->peer[m->from].wait_ns += tui_now() - first;
     return 0;
 }
 

@@ -114,7 +114,7 @@ TU_API TU_MUST int tu_rank_barrier(struct tu_rank *r, struct tu_err *err);
 
 /* What was seen of the operations, when asked for. */
 struct tu_peer_seen {
-    uint64_t bytes, wait_ns; /* received from this peer; waited for it */
+    uint64_t bytes, wait_ns; /* received from this peer; from first to last byte */
 };
 struct tu_seen {
     uint64_t seq, arrive_ns, first_ns, last_ns, done_ns; /* 0: never */

@@ -1,0 +1,219 @@
+# SPDX-License-Identifier: Apache-2.0
+# allreduce-bench: runs that verify themselves, faults that are named, forms of output, reduce, sim.
+load helper
+
+prepare() { export TMPDIR=$BATS_TEST_TMPDIR; }
+small() { allreduce-bench run -b 4K -e 4K --iters 3 --warmup 1 "$@"; }
+
+@test "run: every collective over every transport is exact" {
+    local t
+    for t in shm threads tcp; do
+        run -0 small --transport $t -n 3 --coll all --data exact --format csv
+        [ "$(tail -n +2 <<<"$output" | awk -F, '$NF != 0' | wc -l)" = 0 ]
+        [ "$(tail -n +2 <<<"$output" | cut -d, -f1 | sort -u | wc -l)" = 9 ]
+    done
+}
+
+@test "run: every algorithm, more ranks than CPUs, random and adversarial data" {
+    run -0 small -n 5 --algo all --data random --out-of-place
+    run -0 small -n 5 --algo all --data adversarial --out-of-place
+    run -0 small -n 7 --algo all -d bf16,f16,i8,f8_e4m3fn,f64 --out-of-place
+}
+
+@test "run: one rank has no bus bandwidth" {
+    run -0 --separate-stderr small -n 1 --json --out-of-place
+    grep -q '"busbw_gbs":0.0' <<<"$output"
+}
+
+@test "run: a flipped bit is wrong data: 1, with index, got and wanted" {
+    run -1 small -n 3 --algo ring --inject flip:rank=1 --json
+    grep -q '"first_wrong":[0-9]' <<<"$output"
+    grep -q '"end":true,"status":1' <<<"$output"
+}
+
+@test "run: a rank that is killed is named and the report stays valid" {
+    local r t
+    for t in shm tcp; do
+        for r in 0 2; do
+            run -4 --separate-stderr small -n 3 --transport $t --json --inject kill:rank=$r,op=3
+            [[ $stderr == *"rank $r (pid "*"killed by signal 9"* ]]
+            [ "$(tail -1 <<<"$output")" = '{"end":true,"status":4}' ]
+        done
+    done
+}
+
+@test "run: a rank that is stopped is named within the time-out" {
+    SECONDS=0
+    run -4 --separate-stderr small -n 3 --inject stop:rank=1,op=2 --timeout 300ms
+    [[ $stderr == *"waiting for rank 1"* ]]
+    [ $SECONDS -lt 6 ]
+}
+
+@test "run: nothing is left behind" {
+    run -4 small -n 4 --inject kill:rank=2,op=2
+    run -4 small -n 4 --transport tcp --inject kill:rank=2,op=2
+    [ -z "$(ls -A "$TMPDIR" | grep -v '^bats')" ] || ls -A "$TMPDIR"
+    run pgrep -P $$ allreduce-bench
+    [ -z "$output" ]
+}
+
+@test "run --format nccl: sizes, counts, names and the footer" {
+    run -0 small -n 4 --coll reduce_scatter --format nccl
+    grep -qE '^ +4096 +256 +float +sum +-1 ' <<<"$output"
+    grep -qE '^# Out of bounds values : 0 OK$' <<<"$output"
+    run -0 small -n 2 --format osu
+    grep -qE '^# OSU MPI AllReduce Latency Test v7.4$' <<<"$output"
+    grep -qE '^4096 +[0-9.]+ .* Pass$' <<<"$output"
+}
+
+@test "run: bad requests are refused" {
+    run -2 allreduce-bench run -b 2K -e 1K
+    run -2 allreduce-bench run --factor 1
+    run -2 allreduce-bench run --factor 1.5
+    run -2 allreduce-bench run -b 0
+    run -2 allreduce-bench run --iters 0
+    run -2 allreduce-bench run -n 4097
+    run -2 allreduce-bench run -n 0
+    run -2 allreduce-bench run --root 2
+    run -2 allreduce-bench run --op avg -d i32
+    run -2 allreduce-bench run --op prod -d f8_e4m3fn
+    run -2 allreduce-bench run -d float
+    run -2 allreduce-bench run --op total
+    run -2 allreduce-bench run --coll allmend
+    run -2 allreduce-bench run --algo teleport
+    run -2 allreduce-bench run --transport pigeon
+    run -2 allreduce-bench run --inject rain:rank=1
+    run -2 allreduce-bench run --inject kill:rank=9
+    run -4 allreduce-bench run --transport nccl
+    [[ $output == *"libnccl-dev"* ]]
+    run -4 allreduce-bench run --transport mpi
+    [[ $output == *"libopenmpi-dev"* ]]
+}
+
+@test "run: fewer bytes than ranks: empty blocks, the size used is shown, no bandwidth" {
+    run -0 --separate-stderr small -n 5 --algo ring -b 8 -e 8 --json --out-of-place
+    grep -q '"asked_bytes":8,"bytes":8' <<<"$output"
+    run -0 --separate-stderr small -n 5 --coll allgather -b 8 -e 8 --json --out-of-place
+    grep -q '"asked_bytes":8,"bytes":0,.*"algbw_gbs":null' <<<"$output"
+}
+
+@test "run: a floor that is not reached is 1" {
+    run -1 small --min-bw 1000000
+    run -0 small --min-bw 0.000001
+}
+
+# Ranks that a launcher starts.
+ranks() { # WHERE N OPTIONS...: all ranks but 0 in the background
+    local where=$1 n=$2 i
+    shift 2
+    for ((i = 1; i < n; i++)); do
+        small --transport tcp --rendezvous "$where" --rank $i -n "$n" "$@" >"out$i" 2>&1 &
+    done
+    small --transport tcp --rendezvous "$where" --rank 0 -n "$n" "$@"
+}
+
+@test "run --rendezvous: by a folder and by an address" {
+    mkdir meet
+    run -0 ranks file:meet 3
+    [[ $output == *"allreduce"* ]]
+    wait
+    run -0 ranks 127.0.0.1:$((20000 + RANDOM % 20000)) 3
+    wait
+    run -4 ranks file:meet 2 --timeout 500ms
+    [[ $output == *"meet/rank-0: left by an earlier run"* ]]
+    wait
+}
+
+@test "run --rendezvous: who disagrees is named, who is missing too" {
+    local port=$((20000 + RANDOM % 20000))
+    small --transport tcp --rendezvous 127.0.0.1:$port --rank 1 -n 2 --iters 4 >out1 2>&1 &
+    run -4 small --transport tcp --rendezvous 127.0.0.1:$port --rank 0 -n 2 --iters 5
+    [[ $output == *"rank 1 was started with"* ]]
+    wait
+    run -4 small --transport tcp --rendezvous 127.0.0.1:$((port + 1)) --rank 0 -n 2 --timeout 300ms
+    [[ $output == *"rank 1 has not come"* ]]
+}
+
+@test "diagnose: what was played is what is named" {
+    local t="run -n 4 -b 64K -e 64K --iters 25 --check 0 --transport tcp --algo direct --timeout 2s"
+    # shellcheck disable=SC2086
+    {
+        allreduce-bench $t --inject slow:rank=2,us=20000 --trace slow
+        allreduce-bench $t --inject link:from=1,to=3,us=10000 --trace link
+        run -4 allreduce-bench $t --inject kill:rank=3,op=9 --trace dead
+        run -4 allreduce-bench $t --inject stall:rank=1,op=9 --timeout 500ms --trace stall
+    }
+    run -1 allreduce-bench diagnose slow
+    [[ $output == "slow rank: rank 2 "* ]]
+    run -1 allreduce-bench diagnose link
+    [[ $output == "slow link: 1 to 3 "* ]]
+    run -1 allreduce-bench diagnose dead
+    [[ $output == "hang: rank 3 never came"* ]]
+    run -1 allreduce-bench diagnose --json stall
+    [[ $output == *'"kind":"hang","rank":1,'* ]]
+    head -c 100 slow >cut
+    run -3 allreduce-bench diagnose cut
+    echo hello >text
+    run -3 allreduce-bench diagnose text
+}
+
+@test "reduce: a sum by the definition, the same for any number of workers" {
+    local i
+    tns-gen -s 1001 a b:dtype=bf16 >x.tns
+    tns-gen -s 1001 --seed 1 a b:dtype=bf16 >y.tns
+    tns-gen -s 1001 --seed 2 a b:dtype=bf16 >z.tns
+    for i in 1 2 5; do
+        cat x.tns y.tns z.tns | allreduce-bench reduce -n $i >sum$i.tns
+        tns-check sum$i.tns
+    done
+    cmp sum1.tns sum2.tns && cmp sum1.tns sum5.tns
+    allreduce-bench reduce x.tns >same.tns
+    tns-diff same.tns x.tns
+    for i in ring doubling tree fused; do
+        allreduce-bench reduce --reduce-order any --algo $i x.tns y.tns z.tns >o.tns
+        tns-diff --rtol 0.02 --atol 0.02 o.tns sum1.tns
+    done
+    allreduce-bench reduce --reduce-order exact x.tns y.tns z.tns >exact.tns
+    tns-diff --rtol 0.02 --atol 0.02 exact.tns sum1.tns
+    allreduce-bench reduce --op max x.tns y.tns >m1.tns
+    allreduce-bench reduce --op max y.tns x.tns >m2.tns
+    cmp m1.tns m2.tns
+}
+
+@test "reduce: segments that do not match are refused" {
+    tns-gen -s 10 a b >ab.tns
+    tns-gen -s 10 a >a.tns
+    tns-gen -s 11 a b >other.tns
+    tns-gen -s 10 a c >ac.tns
+    run -3 allreduce-bench reduce ab.tns a.tns
+    run -3 allreduce-bench reduce ab.tns other.tns
+    run -3 allreduce-bench reduce ab.tns ac.tns
+    run -2 allreduce-bench reduce --op avg <(tns-gen -d i32 --dist arange -s 4 a)
+}
+
+@test "sim: figures of the closed forms" {
+    run -0 allreduce-bench sim --topo levels:n=64,alpha=5us,bw=12.5G -b 26214400 --algo ring
+    [[ $output == *"4758.77"* ]]
+    run -0 allreduce-bench sim --topo levels:n=8+128,alpha=1us+5us,bw=300G+25G -b 1G --algo hier:levels=8+128 --json
+    [[ $output == *'"time_us":18201.026'* ]]
+    run -0 allreduce-bench sim --model nccl -n 24576 --nodes 4096
+    [[ $output == *"63079.6"*"132.8"* ]]
+    run -0 allreduce-bench sim --model switches -n 32768 --hb 512
+    [ "$output" = "512 switches, 1 tier" ]
+    allreduce-bench sim --topo levels:n=6,alpha=1us,bw=1G --algo ring --goal >ring.goal
+    run -0 allreduce-bench sim --model loggp ring.goal
+    run -2 allreduce-bench sim --topo levels:n=4,alpha=1us,bw=0
+    run -2 allreduce-bench sim
+    echo nonsense >bad.goal
+    run -3 allreduce-bench sim --model loggp bad.goal
+}
+
+@test "compare: pairs rows and judges by the tolerance" {
+    small --json --out-of-place >a.json
+    run -0 allreduce-bench compare a.json a.json
+    sed 's/"p50_us":[0-9.e-]*/"p50_us":1/' a.json >fast.json
+    sed 's/"p50_us":[0-9.e-]*/"p50_us":1.5/' a.json >slow.json
+    run -0 allreduce-bench compare --tolerance 60 fast.json slow.json
+    run -1 allreduce-bench compare --tolerance 40 fast.json slow.json
+    run -3 allreduce-bench compare a.json /dev/null
+}
