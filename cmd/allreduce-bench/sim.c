@@ -42,11 +42,11 @@ static const struct tu_opt options[] = {
      &opt.hb, NULL, 0},
     {0, "goal", NULL, "print the schedule as GOAL text instead", TU_OPT_FLAG, &opt.goal,
      NULL, 0},
-    {0, "latency", "NS", "LogGP L (default 2500)", TU_OPT_U64, &opt.L, NULL, 0},
-    {0, "overhead", "NS", "LogGP o (default 1500)", TU_OPT_U64, &opt.o, NULL, 0},
-    {0, "gap", "NS", "LogGP g (default 1000)", TU_OPT_U64, &opt.g, NULL, 0},
-    {0, "gap-byte", "NS", "LogGP G (default 6)", TU_OPT_U64, &opt.G, NULL, 0},
-    {0, "overhead-byte", "NS", "LogGP O (default 0)", TU_OPT_U64, &opt.O, NULL, 0},
+    {0, "latency", "NS", "the L of LogGP (default 2500)", TU_OPT_U64, &opt.L, NULL, 0},
+    {0, "overhead", "NS", "the o of LogGP (default 1500)", TU_OPT_U64, &opt.o, NULL, 0},
+    {0, "gap", "NS", "the g of LogGP (default 1000)", TU_OPT_U64, &opt.g, NULL, 0},
+    {0, "gap-byte", "NS", "the G of LogGP (default 6)", TU_OPT_U64, &opt.G, NULL, 0},
+    {0, "overhead-byte", "NS", "the O of LogGP (default 0)", TU_OPT_U64, &opt.O, NULL, 0},
     {0},
 };
 
