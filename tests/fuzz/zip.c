@@ -15,7 +15,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     struct tu_in *in = NULL;
     struct tu_zip *z = NULL;
     int fd = memfd_create("zip", 0);
-    if (fd < 0 || write(fd, data, size) != (ssize_t)size)
+    if (fd < 0 || write(fd, data, size) != (ssize_t)size || lseek(fd, 0, SEEK_SET) != 0)
         return -1;
     if (tu_in_take_fd(&in, fd, "zip", NULL) < 0)
         return -1;
