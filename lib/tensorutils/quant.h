@@ -167,6 +167,63 @@ TU_API TU_MUST int tu_coding_decode_mem(const struct tu_coding *c, const void *c
                                         const void *const *side, float *x, struct tu_pool *pool,
                                         struct tu_err *err);
 
+/* Importance matrices: mean squares of the inputs of each weight's columns ----------- */
+
+struct tu_imatrix;
+
+/* A llama.cpp file, the older format or GGUF; told apart by contents. Entries without a
+ * count give weights of 1. Errors: TU_EFORMAT with the entry, TU_EUNSUP for a weight that
+ * is not finite. */
+TU_API TU_MUST int tu_imatrix_open(struct tu_imatrix **out, const char *path,
+                                   const struct tu_job *job, struct tu_err *err);
+TU_API void tu_imatrix_free(struct tu_imatrix *m);
+TU_API size_t tu_imatrix_count(const struct tu_imatrix *m);
+/* The weights [n] of a tensor by name, NULL if it has none. Borrowed. */
+TU_API const float *tu_imatrix_find(const struct tu_imatrix *m, const char *name, uint64_t *n);
+/* Where all weights of a run of `group` columns are 0, set them to 1 (else those blocks
+ * would be zeros); returns the number of runs. w [n]. */
+TU_API uint64_t tu_importance_repair(float *w, uint64_t n, uint64_t group);
+
+/* Recipes: which codec each tensor of a model gets ----------------------------------- */
+
+/* A mixture of llama.cpp by name ("q4_k_m"): rules by role and layer number. NULL past
+ * the end. */
+TU_API const char *tu_mixture_list(size_t i, const char **help);
+/* Roles by name pattern, for printing: NULL past the end. */
+TU_API const char *tu_role_list(size_t i, const char **pattern);
+
+struct tu_recipe;
+
+/* What is known of the whole model before the first tensor. */
+struct tu_recipe_model {
+    uint64_t layers;       /* 0: the highest number in names, plus 1 */
+    uint64_t experts;
+    uint64_t heads, kv_heads;
+    bool tied;             /* no output head of its own */
+    bool importance;       /* an importance matrix is given */
+};
+
+struct tu_choice {
+    char type[128];   /* a codec with its arguments, a dtype to cast to, or "keep" */
+    char wanted[128]; /* with `fallback`: what was asked for */
+    char why[128];    /* "rule 'attn=q8_0'", "q4_k_m: attn_v", "1 dimension" */
+    bool fallback;    /* the tensor's shape did not fit `wanted` */
+};
+
+/* type: what -t names: a codec with arguments, a mixture, or a dtype. Errors:
+ * TU_EUSAGE. */
+TU_API TU_MUST int tu_recipe_new(struct tu_recipe **out, const char *type, struct tu_err *err);
+TU_API void tu_recipe_free(struct tu_recipe *r);
+/* PATTERN=TYPE, before what -t says; the first that matches wins. */
+TU_API TU_MUST int tu_recipe_rule(struct tu_recipe *r, const char *text, struct tu_err *err);
+/* A file of such lines; '#' begins a comment. */
+TU_API TU_MUST int tu_recipe_file(struct tu_recipe *r, const char *path, struct tu_err *err);
+TU_API void tu_recipe_model(struct tu_recipe *r, const struct tu_recipe_model *m);
+TU_API TU_MUST int tu_recipe_choose(struct tu_recipe *r, const struct tu_tensor *t,
+                                    struct tu_choice *out, struct tu_err *err);
+/* After the last tensor: TU_EUSAGE naming a rule that has matched nothing. */
+TU_API TU_MUST int tu_recipe_check(const struct tu_recipe *r, struct tu_err *err);
+
 TU_END
 
 #endif

@@ -1,0 +1,409 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* recipe.c: which codec each tensor gets: rules by name, llama.cpp's mixtures by role and
+ * layer, and what is left as it is.
+ *
+ * Everything follows from a tensor's own name and shape and from what is known of the
+ * model before the first tensor, so the order of tensors does not matter. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include "tensorutils/quant.h"
+
+/* Roles ------------------------------------------------------------------------------ */
+
+enum role { OUTPUT, EMBED, ATTN_V, ATTN_K, ATTN_Q, ATTN_QKV, ATTN_OUT, FFN_DOWN, ROLES };
+
+/* GGUF's names, then Hugging Face's. Group 1 is the layer. */
+static const struct {
+    enum role role;
+    const char *name, *pattern;
+} roles[] = {
+    {OUTPUT, "output", "(?:output|lm_head)\\.weight$"},
+    {EMBED, "embed",
+     "(?:token_embd|(?:.*\\.)?(?:embed_tokens|wte|embed_in|word_embeddings))\\.weight$"},
+    {ATTN_V, "attn_v",
+     "blk\\.(\\d+)\\.attn_v(?:_b)?\\.|(?:.*\\.)?layers\\.(\\d+)\\..*\\bv_proj\\."},
+    {ATTN_K, "attn_k",
+     "blk\\.(\\d+)\\.attn_k(?:_b)?\\.|(?:.*\\.)?layers\\.(\\d+)\\..*\\bk_proj\\."},
+    {ATTN_Q, "attn_q",
+     "blk\\.(\\d+)\\.attn_q(?:_b)?\\.|(?:.*\\.)?layers\\.(\\d+)\\..*\\bq_proj\\."},
+    {ATTN_QKV, "attn_qkv",
+     "blk\\.(\\d+)\\.attn_(?:qkv|kv_b)\\.|"
+     "(?:.*\\.)?(?:layers|h)\\.(\\d+)\\..*(?:qkv_proj|c_attn|query_key_value|kv_b_proj)"
+     "\\."},
+    {ATTN_OUT, "attn_output",
+     "blk\\.(\\d+)\\.attn_output\\.|"
+     "(?:.*\\.)?(?:layers|h)\\.(\\d+)\\..*(?:\\bo_proj|attention\\.dense|attn\\.c_proj)"
+     "\\."},
+    {FFN_DOWN, "ffn_down",
+     "blk\\.(\\d+)\\.ffn_down(?:_exps|_shexp|\\.\\d+)?\\.|"
+     "(?:.*\\.)?(?:layers|h)\\.(\\d+)\\..*(?:\\bdown_proj|experts\\.\\d+\\.w2|dense_4h_"
+     "to_h|mlp\\.c_proj)\\b"},
+};
+enum { PATTERNS = sizeof roles / sizeof *roles };
+
+const char *tu_role_list(size_t i, const char **pattern)
+{
+    if (i >= PATTERNS)
+        return NULL;
+    *pattern = roles[i].pattern;
+    return roles[i].name;
+}
+
+/* Mixtures --------------------------------------------------------------------------- */
+
+/* Layers that a line is for. n is the number of layers; "more" is the peer's choice of
+ * those that gain most: an eighth at each end, and every third between. */
+enum where { ALL, FIRST_2, FIRST_4, FIRST_16TH, FIRST_8TH, MORE, GQA_4 };
+
+struct line {
+    enum role role;
+    enum where where;
+    const char *type;
+};
+
+#define LINES 12
+
+/* Source: ggml-org/llama.cpp src/llama-quant.cpp. The first line that holds wins. */
+static const struct mixture {
+    const char *name, *base, *help;
+    struct line line[LINES];
+} mixtures[] = {
+    {"q2_k_m",
+     "q2_k",
+     "Q2_K, more for attention values and the MLP's way down",
+     {{ATTN_V, GQA_4, "q4_k"},
+      {ATTN_V, ALL, "q3_k"},
+      {FFN_DOWN, ALL, "q3_k"},
+      {ATTN_OUT, ALL, "q3_k"}}},
+    {"q2_k_s",
+     "q2_k",
+     "Q2_K, small; wants an importance matrix",
+     {{ATTN_V, GQA_4, "q4_k"}, {FFN_DOWN, FIRST_8TH, "q4_k"}}},
+    {"q3_k_s", "q3_k", "Q3_K, small", {{ROLES, ALL, NULL}}},
+    {"q3_k_m",
+     "q3_k",
+     "Q3_K, medium",
+     {{ATTN_V, FIRST_2, "q5_k"},
+      {ATTN_V, ALL, "q4_k"},
+      {FFN_DOWN, FIRST_16TH, "q5_k"},
+      {FFN_DOWN, ALL, "q4_k"},
+      {ATTN_OUT, ALL, "q4_k"},
+      {ATTN_QKV, ALL, "q4_k"}}},
+    {"q3_k_l",
+     "q3_k",
+     "Q3_K, large",
+     {{ATTN_V, ALL, "q5_k"},
+      {FFN_DOWN, ALL, "q5_k"},
+      {ATTN_OUT, ALL, "q5_k"},
+      {ATTN_QKV, ALL, "q4_k"}}},
+    {"q4_k_s",
+     "q4_k",
+     "Q4_K, small",
+     {{ATTN_V, FIRST_4, "q5_k"}, {FFN_DOWN, FIRST_8TH, "q5_k"}}},
+    {"q4_k_m",
+     "q4_k",
+     "Q4_K, medium",
+     {{ATTN_V, MORE, "q6_k"}, {ATTN_QKV, MORE, "q6_k"}, {FFN_DOWN, MORE, "q6_k"}}},
+    {"q5_k_s", "q5_k", "Q5_K, small", {{ROLES, ALL, NULL}}},
+    {"q5_k_m",
+     "q5_k",
+     "Q5_K, medium",
+     {{ATTN_V, MORE, "q6_k"}, {ATTN_QKV, MORE, "q6_k"}, {FFN_DOWN, MORE, "q6_k"}}},
+};
+enum { MIXTURES = sizeof mixtures / sizeof *mixtures };
+
+const char *tu_mixture_list(size_t i, const char **help)
+{
+    if (i >= MIXTURES)
+        return NULL;
+    *help = mixtures[i].help;
+    return mixtures[i].name;
+}
+
+/* The recipe ------------------------------------------------------------------------- */
+
+struct rule {
+    struct tu_pattern *pattern;
+    char *text, *type;
+    bool used;
+};
+
+struct tu_recipe {
+    const struct mixture *mixture; /* or NULL, and then `type` */
+    char *type;
+    struct rule *rule;
+    size_t n, cap;
+    struct tu_pattern *role[PATTERNS], *skip;
+    struct tu_recipe_model model;
+};
+
+/* Weights that no format shortens well: routers, norms, positions, small convolutions. */
+#define SKIP                                                                             \
+    "(?:.*(?:norm|ffn_gate_inp|\\bgate\\.weight|router|position_embd|position_"          \
+    "embeddings|\\bwpe\\b|"                                                              \
+    "token_types|token_type_embeddings|ssm_conv1d|conv1d|rel_pos|time_mix_|rope_freqs))"
+
+/* Is it a codec with arguments that it knows, a dtype, or "keep"? */
+static int check_type(const char *type, struct tu_err *err)
+{
+    struct tu_spec spec;
+    if (strcmp(type, "keep") == 0)
+        return 0;
+    int rc = tu_spec_parse(&spec, type, err);
+    if (rc)
+        return rc;
+    const struct tu_dtype *t = tu_dtype_named(spec.name);
+    const struct tu_codec *c = tu_codec_find(spec.name);
+    if (!c && !(t && tu_dtype_is_plain(t->code))) {
+        struct tu_coding probe = {.rank = 0};
+        rc = tu_coding_init(&probe, &spec, NULL, 0, err); /* says what is near */
+    } else if (c) {
+        static const char *const none[] = {NULL};
+        rc = c->encode ? tu_spec_check(&spec, c->key ? c->key : none, err)
+                       : tu_fail(err, TU_EUSAGE, "codec '%s' can only decode", c->name);
+    }
+    tu_spec_release(&spec);
+    return rc;
+}
+
+static int set_type(struct tu_recipe *r, const char *type, struct tu_err *err)
+{
+    for (size_t i = 0; i < MIXTURES; i++)
+        if (strcmp(mixtures[i].name, type) == 0)
+            r->mixture = &mixtures[i];
+    int rc = r->mixture ? 0 : check_type(type, err);
+    if (!rc && !(r->type = tu_strdup(r->mixture ? r->mixture->base : type, err)))
+        rc = TU_ENOMEM;
+    return rc;
+}
+
+int tu_recipe_new(struct tu_recipe **out, const char *type, struct tu_err *err)
+{
+    struct tu_recipe *r = tu_calloc(1, sizeof *r, err);
+    if (!r)
+        return TU_ENOMEM;
+    int rc = set_type(r, type, err);
+    for (size_t i = 0; !rc && i < PATTERNS; i++)
+        rc = tu_pattern_new(&r->role[i], roles[i].pattern, TU_PATTERN_REGEX, err);
+    if (!rc)
+        rc = tu_pattern_new(&r->skip, SKIP, TU_PATTERN_REGEX, err);
+    if (rc)
+        tu_recipe_free(r);
+    else
+        *out = r;
+    return rc;
+}
+
+void tu_recipe_free(struct tu_recipe *r)
+{
+    if (!r)
+        return;
+    for (size_t i = 0; i < r->n; i++) {
+        tu_pattern_free(r->rule[i].pattern);
+        tu_free(r->rule[i].text);
+    }
+    for (size_t i = 0; i < PATTERNS; i++)
+        tu_pattern_free(r->role[i]);
+    tu_pattern_free(r->skip);
+    tu_free(r->rule);
+    tu_free(r->type);
+    tu_free(r);
+}
+
+int tu_recipe_rule(struct tu_recipe *r, const char *text, struct tu_err *err)
+{
+    int rc = TU_GROW(&r->rule, &r->cap, r->n, err);
+    if (rc)
+        return rc;
+    struct rule *u = &r->rule[r->n];
+    memset(u, 0, sizeof *u);
+    if (!(u->text = tu_strdup(text, err)))
+        return TU_ENOMEM;
+    r->n++;
+    /* The type may hold '=' in its arguments, a pattern seldom: cut at the first. */
+    char *equals = strchr(u->text, '=');
+    if (!equals || equals == u->text || !equals[1])
+        return tu_fail(err, TU_EUSAGE, "rule '%.80s': expected PATTERN=TYPE", text);
+    *equals = '\0';
+    u->type = equals + 1;
+    if ((rc = check_type(u->type, err)))
+        return rc;
+    return tu_pattern_new(&u->pattern, u->text, TU_PATTERN_REGEX, err);
+}
+
+int tu_recipe_file(struct tu_recipe *r, const char *path, struct tu_err *err)
+{
+    char *text;
+    size_t n, line = 0;
+    int rc = tu_file_read(path, 1 << 20, &text, &n, err);
+    if (rc)
+        return rc;
+    for (char *s = text, *end; !rc && s < text + n; s = end + 1) {
+        end = s + strcspn(s, "\n");
+        *end = '\0';
+        line++;
+        s += strspn(s, " \t\r");
+        s[strcspn(s, "#")] = '\0';
+        size_t len = strlen(s);
+        while (len && strchr(" \t\r", s[len - 1]))
+            s[--len] = '\0';
+        if (len && (rc = tu_recipe_rule(r, s, err)))
+            tu_err_prefix(err, "%s: line %zu", path, line);
+    }
+    tu_free(text);
+    return rc;
+}
+
+void tu_recipe_model(struct tu_recipe *r, const struct tu_recipe_model *m)
+{
+    r->model = *m;
+}
+
+static bool applies(const struct tu_recipe *r, enum where where, int64_t layer)
+{
+    int64_t n = (int64_t)r->model.layers;
+    switch (where) {
+    case FIRST_2: return layer < 2;
+    case FIRST_4: return layer < 4;
+    case FIRST_16TH: return layer < n / 16;
+    case FIRST_8TH: return layer < n / 8;
+    case MORE: return layer < n / 8 || layer >= 7 * n / 8 || (layer - n / 8) % 3 == 2;
+    case GQA_4: return r->model.kv_heads && r->model.heads / r->model.kv_heads >= 4;
+    default: return true;
+    }
+}
+
+static int find_role(const struct tu_recipe *r, const char *name, size_t *role,
+                     int64_t *layer, struct tu_err *err)
+{
+    *layer = 0;
+    for (*role = 0; *role < PATTERNS; ++*role) {
+        struct tu_match m;
+        bool yes;
+        int rc = tu_pattern_match(r->role[*role], name, strlen(name), &m, &yes, err);
+        if (rc)
+            return rc;
+        if (!yes)
+            continue;
+        for (unsigned g = 1; g < m.n; g++)
+            if (m.group[g].begin != SIZE_MAX)
+                *layer = strtoll(name + m.group[g].begin, NULL, 10);
+        return 0;
+    }
+    return 0;
+}
+
+/* The mixture's word on a tensor, NULL for its base. */
+static const char *by_mixture(const struct tu_recipe *r, enum role role, int64_t layer)
+{
+    if (role == OUTPUT || (role == EMBED && r->model.tied))
+        return "q6_k";
+    if (r->model.experts == 8 && (role == ATTN_V || role == ATTN_K))
+        return "q8_0";
+    if (r->model.experts == 8 && role == ATTN_OUT &&
+        strncmp(r->mixture->name, "q5", 2) != 0)
+        return "q5_k";
+    for (const struct line *l = r->mixture->line; l < r->mixture->line + LINES && l->type;
+         l++)
+        if (l->role == role && applies(r, l->where, layer))
+            return l->type;
+    return NULL;
+}
+
+static void set(struct tu_choice *c, const char *type, const char *why, const char *what)
+{
+    snprintf(c->type, sizeof c->type, "%s", type);
+    snprintf(c->why, sizeof c->why, "%s%s%.80s", why, *what ? ": " : "", what);
+}
+
+/* What stands in for a codec whose blocks do not divide the rows, as llama.cpp
+ * chooses. */
+static void fall_back(const struct tu_tensor *t, struct tu_choice *out)
+{
+    static const struct {
+        const char *from, *to;
+    } table[] = {{"q2_k", "q4_0"},  {"q3_k", "q4_0"},    {"tq1_0", "q4_0"},
+                 {"tq2_0", "q4_0"}, {"q4_k", "q5_0"},    {"q5_k", "q5_1"},
+                 {"q6_k", "q8_0"},  {"iq4_xs", "iq4_nl"}};
+    const struct tu_dtype *d = tu_dtype_named(out->type);
+    uint64_t cols = t->rank ? t->dim[t->rank - 1] : 1;
+    if (!d || !(d->code & TU_DTYPE_GGML) || cols % d->block_elems == 0)
+        return;
+    memcpy(out->wanted, out->type, sizeof out->wanted);
+    out->fallback = true;
+    const char *to = "f16";
+    for (size_t i = 0; cols % 32 == 0 && i < sizeof table / sizeof *table; i++)
+        if (strcmp(table[i].from, out->wanted) == 0)
+            to = table[i].to;
+    char why[64];
+    snprintf(why, sizeof why, "%" PRIu64 " columns are no multiple of %u", cols,
+             d->block_elems);
+    set(out, to, why, "");
+}
+
+static int by_rule(struct tu_recipe *r, const struct tu_tensor *t, struct tu_choice *out,
+                   bool *done, struct tu_err *err)
+{
+    for (size_t i = 0; i < r->n && !*done; i++) {
+        int rc = tu_pattern_match(r->rule[i].pattern, t->name, strlen(t->name), NULL,
+                                  done, err);
+        if (rc)
+            return rc;
+        if (*done) {
+            r->rule[i].used = true;
+            set(out, r->rule[i].type, "rule", r->rule[i].text);
+        }
+    }
+    return 0;
+}
+
+int tu_recipe_choose(struct tu_recipe *r, const struct tu_tensor *t,
+                     struct tu_choice *out, struct tu_err *err)
+{
+    bool ruled = false, skip = false;
+    size_t role;
+    int64_t layer;
+    *out = (struct tu_choice){.fallback = false};
+    int rc = by_rule(r, t, out, &ruled, err);
+    if (!rc && !ruled)
+        rc = tu_pattern_match(r->skip, t->name, strlen(t->name), NULL, &skip, err);
+    if (!rc)
+        rc = find_role(r, t->name, &role, &layer, err);
+    if (rc)
+        return rc;
+    const struct tu_dtype *d = tu_dtype_find(t->dtype);
+    if (!d || !tu_dtype_is_float(t->dtype)) {
+        if (!ruled || !d)
+            set(out, "keep", "not floating-point", "");
+        return 0;
+    }
+    if (ruled) {
+        fall_back(t, out);
+        return 0;
+    }
+    if (t->rank < 2) {
+        set(out, "keep", "fewer than 2 dimensions", "");
+    } else if (skip) {
+        set(out, "keep", "by name: norm, router, position or convolution", "");
+    } else if (r->mixture) {
+        const char *type =
+            role < PATTERNS ? by_mixture(r, roles[role].role, layer) : NULL;
+        set(out, type ? type : r->type, r->mixture->name, type ? roles[role].name : "");
+        fall_back(t, out);
+    } else {
+        set(out, r->type, "default", "");
+        fall_back(t, out);
+    }
+    return 0;
+}
+
+int tu_recipe_check(const struct tu_recipe *r, struct tu_err *err)
+{
+    for (size_t i = 0; i < r->n; i++)
+        if (!r->rule[i].used)
+            return tu_fail(err, TU_EUSAGE, "rule '%.80s=%.80s' has matched no tensor",
+                           r->rule[i].text, r->rule[i].type);
+    return 0;
+}
