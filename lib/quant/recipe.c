@@ -399,6 +399,24 @@ int tu_recipe_choose(struct tu_recipe *r, const struct tu_tensor *t,
     return 0;
 }
 
+int tu_recipe_file_type(const struct tu_recipe *r)
+{
+    static const struct {
+        const char *name;
+        int number;
+    } table[] = {{"f32", 0},     {"f16", 1},     {"q4_0", 2},    {"q4_1", 3},    {"q8_0", 7},
+                 {"q5_0", 8},    {"q5_1", 9},    {"q2_k", 10},   {"q2_k_m", 10}, {"q3_k_s", 11},
+                 {"q3_k_m", 12}, {"q3_k", 11},   {"q3_k_l", 13}, {"q4_k_s", 14}, {"q4_k", 14},
+                 {"q4_k_m", 15}, {"q5_k_s", 16}, {"q5_k", 16},   {"q5_k_m", 17}, {"q6_k", 18},
+                 {"q2_k_s", 21}, {"iq4_nl", 25}, {"iq4_xs", 30}, {"bf16", 32},   {"tq1_0", 36},
+                 {"tq2_0", 37},  {"mxfp4", 38},  {"nvfp4", 39},  {"q1_0", 40}};
+    const char *name = r->mixture ? r->mixture->name : r->type;
+    for (size_t i = 0; i < sizeof table / sizeof *table; i++)
+        if (strcmp(table[i].name, name) == 0)
+            return table[i].number;
+    return -1;
+}
+
 int tu_recipe_check(const struct tu_recipe *r, struct tu_err *err)
 {
     for (size_t i = 0; i < r->n; i++)

@@ -221,6 +221,8 @@ TU_API TU_MUST int tu_recipe_file(struct tu_recipe *r, const char *path, struct 
 TU_API void tu_recipe_model(struct tu_recipe *r, const struct tu_recipe_model *m);
 TU_API TU_MUST int tu_recipe_choose(struct tu_recipe *r, const struct tu_tensor *t,
                                     struct tu_choice *out, struct tu_err *err);
+/* GGUF's general.file_type for what -t names; -1 where it has no number. */
+TU_API int tu_recipe_file_type(const struct tu_recipe *r);
 /* After the last tensor: TU_EUSAGE naming a rule that has matched nothing. */
 TU_API TU_MUST int tu_recipe_check(const struct tu_recipe *r, struct tu_err *err);
 

@@ -1,0 +1,196 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* input.c: one face for streams and for files of other formats. */
+#include <jansson.h>
+#include <stdlib.h>
+#include <string.h>
+#include "common/input.h"
+#include "quantize/quantize.h"
+
+/* Layers and a head of its own, from names. */
+static int look_at_name(struct tu_pattern *layer, struct tu_pattern *head,
+                        const char *name, struct tu_recipe_model *m, struct tu_err *err)
+{
+    struct tu_match match;
+    bool yes;
+    int rc = tu_pattern_match(layer, name, strlen(name), &match, &yes, err);
+    if (!rc && yes)
+        m->layers =
+            tu_max(m->layers, strtoull(name + match.group[1].begin, NULL, 10) + 1);
+    if (!rc)
+        rc = tu_pattern_match(head, name, strlen(name), NULL, &yes, err);
+    if (!rc && yes)
+        m->tied = false;
+    return rc;
+}
+
+static int look_at_names(struct tu_recipe_model *m, size_t n,
+                         const char *(*name)(const void *ctx, size_t i), const void *ctx,
+                         struct tu_err *err)
+{
+    struct tu_pattern *layer = NULL, *head = NULL;
+    int rc = tu_pattern_new(&layer, "(?:.*\\.)?(?:blk|layers|h)\\.(\\d+)\\.",
+                            TU_PATTERN_REGEX, err);
+    if (!rc)
+        rc = tu_pattern_new(&head, "(?:output|lm_head)\\.weight$", TU_PATTERN_REGEX, err);
+    m->tied = n > 0;
+    for (size_t i = 0; !rc && i < n; i++)
+        rc = look_at_name(layer, head, name(ctx, i), m, err);
+    tu_pattern_free(layer);
+    tu_pattern_free(head);
+    return rc;
+}
+
+static const char *source_name(const void *ctx, size_t i)
+{
+    return ((const struct tu_source *)ctx)->tensor[i].name;
+}
+
+static const char *contents_name(const void *ctx, size_t i)
+{
+    const char *s = json_string_value(json_array_get(json_array_get(ctx, i), 0));
+    return s ? s : "";
+}
+
+/* What META says of the model. */
+static int look_at_meta(struct input *in, struct tu_err *err)
+{
+    struct tu_model m;
+    if (strcmp(in->topic, "model") == 0) {
+        int rc = tu_model_from_meta(&m, in->json, in->json_len, err);
+        if (rc)
+            return rc;
+        in->model.layers = m.layers;
+        in->model.experts = m.experts;
+        in->model.heads = m.heads;
+        in->model.kv_heads = m.kv_heads;
+        in->model.tied = m.tied;
+    } else if (strcmp(in->topic, "contents") == 0) {
+        json_t *o;
+        int rc = tu_json_parse(&o, in->json, in->json_len, NULL, err);
+        if (rc)
+            return rc;
+        const json_t *list = json_object_get(o, "tensors");
+        rc = look_at_names(&in->model, json_array_size(list), contents_name, list, err);
+        json_decref(o);
+        return rc;
+    }
+    return 0;
+}
+
+int input_open(struct input *in, const char *path, struct tu_ctx *ctx, struct tu_err *err)
+{
+    struct tu_in *file;
+    *in = (struct input){.path = path};
+    if (tu_input_foreign(path)) {
+        const struct tu_open how = {.strict = false};
+        struct tu_source *s;
+        int rc = tu_source_open(&s, path, NULL, &how, tu_ctx_job(ctx), err);
+        if (rc || (rc = tu_source_join(&in->source, s, err)))
+            return rc;
+        return look_at_names(&in->model, in->source->n, source_name, in->source, err);
+    }
+    int rc = tu_in_open(&file, path, err);
+    return rc ? rc : tu_reader_new(&in->reader, file, 0, tu_ctx_pool(ctx), err);
+}
+
+void input_close(struct input *in)
+{
+    tu_source_close(in->source);
+    tu_reader_free(in->reader);
+    if (in->spool)
+        fclose(in->spool);
+    *in = (struct input){.path = in->path};
+}
+
+static int next_of_source(struct input *in, enum item *what, struct tu_err *err)
+{
+    const struct tu_source *s = in->source;
+    size_t i = in->at++;
+    *what = ITEM_DONE;
+    if (i < s->metas) {
+        *what = ITEM_META;
+        in->topic = s->meta[i].topic;
+        in->json = s->meta[i].json;
+        in->json_len = s->meta[i].n;
+        return look_at_meta(in, err);
+    }
+    if (i < s->metas + s->n) {
+        *what = ITEM_TENSOR;
+        in->tensor = s->tensor[i - s->metas];
+    } else if (i == s->metas + s->n) {
+        *what = ITEM_END;
+    }
+    return 0;
+}
+
+int input_next(struct input *in, enum item *what, struct tu_err *err)
+{
+    in->pos = 0;
+    in->spooled = false;
+    if (in->source)
+        return next_of_source(in, what, err);
+    int rc = tu_reader_next(in->reader, &in->rec, err);
+    if (rc)
+        return rc;
+    *what = !in->rec                         ? ITEM_DONE
+            : in->rec->type == TU_REC_END    ? ITEM_END
+            : in->rec->type == TU_REC_META   ? ITEM_META
+            : in->rec->type == TU_REC_TENSOR ? ITEM_TENSOR
+                                             : ITEM_OTHER;
+    if (*what == ITEM_TENSOR)
+        tu_record_tensor(in->rec, &in->tensor);
+    if (*what != ITEM_META)
+        return 0;
+    in->topic = in->rec->name;
+    in->json = in->rec->meta;
+    in->json_len = in->rec->meta_len;
+    return look_at_meta(in, err);
+}
+
+int input_read(struct input *in, void *buf, size_t n, struct tu_err *err)
+{
+    size_t got = 0;
+    int rc = 0;
+    if (in->spooled) {
+        got = fread(buf, 1, n, in->spool);
+    } else if (in->source) {
+        got = n;
+        rc = tu_source_read(in->source, in->at - 1 - in->source->metas, in->pos, buf, n,
+                            err);
+    } else {
+        for (size_t part = 1; !rc && got < n && part; got += part)
+            rc = tu_reader_read(in->reader, (char *)buf + got, n - got, &part, err);
+    }
+    in->pos += got;
+    return rc || got == n ? rc
+                          : tu_fail(err, TU_EIO, "%s: '%.80s' ends early", in->path,
+                                    in->tensor.name);
+}
+
+int input_spool(struct input *in, struct tu_err *err)
+{
+    char buf[65536];
+    size_t got = 1;
+    if (in->source)
+        return 0;
+    if (!in->spool && !(in->spool = tmpfile()))
+        return tu_fail_errno(err, "temporary file");
+    rewind(in->spool);
+    while (got) {
+        int rc = tu_reader_read(in->reader, buf, sizeof buf, &got, err);
+        if (rc)
+            return rc;
+        if (fwrite(buf, 1, got, in->spool) != got)
+            return tu_fail_errno(err, "temporary file");
+    }
+    in->spooled = true;
+    return input_rewind(in, err);
+}
+
+int input_rewind(struct input *in, struct tu_err *err)
+{
+    in->pos = 0;
+    if (in->source)
+        return 0;
+    return fseek(in->spool, 0, SEEK_SET) ? tu_fail_errno(err, "temporary file") : 0;
+}

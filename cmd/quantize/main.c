@@ -1,0 +1,20 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* quantize: number formats, block formats and compression of tensors, on a pipe. */
+#include "quantize/quantize.h"
+
+static const struct tu_cmd *const subs[] = {
+    &quantize_encode, &quantize_decode, &quantize_plan, &quantize_measure, NULL,
+};
+
+static const struct tu_cmd command = {
+    .name = "quantize",
+    .summary = "quantize, dequantize and measure tensors",
+    .listings = quantize_listings,
+    .subs = subs,
+    .fallback = &quantize_encode,
+};
+
+int main(int argc, char **argv)
+{
+    return tu_main(&command, argc, argv);
+}

@@ -1,0 +1,18 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* meta.h: META and metadata as they stand after quantizing. */
+#ifndef QUANTIZE_META_H
+#define QUANTIZE_META_H
+
+#include "quantize/quantize.h"
+
+/* A tensor's metadata with `quant` added. */
+TU_MUST int quant_meta(const struct tu_coding *c, const struct tu_spec *spec,
+                       const struct tu_tensor *t, struct tu_buf *out, struct tu_err *err);
+/* META contents, of what will be written. */
+TU_MUST int quant_contents(struct choosing *c, const char *json, size_t n, struct tu_buf *out,
+                           struct tu_err *err);
+/* META gguf with the file's type and the version of the block formats. */
+TU_MUST int quant_gguf(const struct choosing *c, const char *json, size_t n, struct tu_buf *out,
+                       struct tu_err *err);
+
+#endif
