@@ -37,6 +37,14 @@ const struct tu_opt fa_shared[] = {
      &fa_opts.v_from_k, NULL, 0},
     {0, "mask-block", "BQ,BK", "queries and keys of a block of block_mask; default: from the shapes",
      TU_OPT_U64, &fa_opts.mask_block, NULL, TU_OPT_LIST},
+    {0, "decay", NULL, "linear: the state fades by exp(-X) per step", TU_OPT_DOUBLE, &fa_opts.decay,
+     NULL, 0},
+    {0, "decay-slopes", NULL, "linear: X is the default slope of the head", TU_OPT_FLAG,
+     &fa_opts.decay_slopes, NULL, 0},
+    {0, "bidirectional", NULL, "linear: without causality", TU_OPT_FLAG, &fa_opts.bidirectional,
+     NULL, 0},
+    {0, "steps", NULL, "steps of a chunk of the chunked forms; 0: the form's choice", TU_OPT_U64,
+     &fa_opts.steps, NULL, 0},
     {0, "dtype", "COMPUTE[:STORE]", "f32 or bf16 products; dtype of the results", TU_OPT_STRING,
      &fa_opts.dtype, NULL, 0},
     {0, "cast", NULL, "q, k and v of different dtypes become f32", TU_OPT_FLAG, &fa_opts.cast, NULL,
@@ -164,6 +172,10 @@ int fa_resolve(struct tu_ctx *ctx, const struct tu_mixer **row, struct tu_attn_o
     o->softcap = isinf(fa_opts.softcap) ? 0 : fa_opts.softcap;
     o->dropout = fa_opts.dropout;
     o->seed = ctx->seed;
+    o->decay = fa_opts.decay;
+    o->decay_slopes = fa_opts.decay_slopes;
+    o->bidirectional = fa_opts.bidirectional;
+    o->block = fa_opts.steps;
     o->mask_q = block[0];
     o->mask_k = block[1];
     o->v_from_k = fa_opts.v_from_k;

@@ -5,6 +5,7 @@
 
 #include "attn/problem.h"
 
-extern const struct tu_mixer tui_mix_softmax;
+extern const struct tu_mixer tui_mix_softmax, tui_mix_linear, tui_mix_gla, tui_mix_ssd,
+    tui_mix_mamba;
 
 #endif

@@ -1,0 +1,143 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* gated.c: the decaying matrix state, step by step, in chunks, and backwards. */
+#include <math.h>
+#include <string.h>
+#include "attn/gated.h"
+
+/* Log decay of row a at step t. */
+static double gate(const struct tui_gated *x, uint64_t t, uint64_t a)
+{
+    return x->vector ? x->g[t * x->d + a] : x->g[t];
+}
+
+static void step(const struct tui_gated *x, double *s, uint64_t t)
+{
+    const double *k = x->k + t * x->d, *v = x->v + t * x->dv;
+    for (uint64_t a = 0; a < x->d; a++) {
+        double fade = exp(gate(x, t, a));
+        for (uint64_t b = 0; b < x->dv; b++)
+            s[a * x->dv + b] = fade * s[a * x->dv + b] + k[a] * v[b];
+    }
+}
+
+void tui_gated_steps(const struct tui_gated *x)
+{
+    for (uint64_t t = 0; t < x->n; t++) {
+        step(x, x->state, t);
+        for (uint64_t a = 0; a < x->d; a++)
+            for (uint64_t b = 0; b < x->dv; b++)
+                x->o[t * x->dv + b] += x->scale * x->q[t * x->d + a] * x->state[a * x->dv + b];
+    }
+}
+
+/* Sums of log decays within the chunk, the step itself included: G[i, a]. */
+static void sums(const struct tui_gated *x, uint64_t t0, uint64_t e, double *sum)
+{
+    for (uint64_t i = 0; i < e; i++)
+        for (uint64_t a = 0; a < x->d; a++)
+            sum[i * x->d + a] = gate(x, t0 + i, a) + (i ? sum[(i - 1) * x->d + a] : 0);
+}
+
+/* q_i · k_j with the decay between them. */
+static double weight(const struct tui_gated *x, uint64_t t0, uint64_t i, uint64_t j,
+                     const double *sum)
+{
+    const double *q = x->q + (t0 + i) * x->d, *k = x->k + (t0 + j) * x->d;
+    const double *gi = sum + i * x->d, *gj = sum + j * x->d;
+    double w = 0;
+    if (!x->vector) {
+        for (uint64_t a = 0; a < x->d; a++)
+            w += q[a] * k[a];
+        return w * exp(gi[0] - gj[0]);
+    }
+    for (uint64_t a = 0; a < x->d; a++)
+        w += q[a] * k[a] * exp(gi[a] - gj[a]);
+    return w;
+}
+
+static void chunk(const struct tui_gated *x, uint64_t t0, uint64_t e, double *sum)
+{
+    const double *last = sum + (e - 1) * x->d;
+    sums(x, t0, e, sum);
+    for (uint64_t i = 0; i < e; i++) {
+        double *o = x->o + (t0 + i) * x->dv;
+        for (uint64_t a = 0; a < x->d; a++) {
+            double f = x->scale * x->q[(t0 + i) * x->d + a] * exp(sum[i * x->d + a]);
+            for (uint64_t b = 0; b < x->dv; b++)
+                o[b] += f * x->state[a * x->dv + b];
+        }
+        for (uint64_t j = 0; j <= i; j++) {
+            double w = x->scale * weight(x, t0, i, j, sum);
+            for (uint64_t b = 0; b < x->dv; b++)
+                o[b] += w * x->v[(t0 + j) * x->dv + b];
+        }
+    }
+    for (uint64_t a = 0; a < x->d; a++) {
+        double *s = x->state + a * x->dv, fade = exp(last[a]);
+        for (uint64_t b = 0; b < x->dv; b++)
+            s[b] *= fade;
+        for (uint64_t j = 0; j < e; j++) {
+            double f = x->k[(t0 + j) * x->d + a] * exp(last[a] - sum[j * x->d + a]);
+            for (uint64_t b = 0; b < x->dv; b++)
+                s[b] += f * x->v[(t0 + j) * x->dv + b];
+        }
+    }
+}
+
+void tui_gated_chunks(const struct tui_gated *x)
+{
+    for (uint64_t t0 = 0; t0 < x->n; t0 += x->block)
+        chunk(x, t0, x->n - t0 < x->block ? x->n - t0 : x->block, x->work);
+}
+
+/* Gradients of the decays from those of q and k: exp(G_t) stands with q_t, exp(-G_t) with k_t, so
+ * dG_t = q_t dq_t - k_t dk_t, and the last state holds exp(G_n). g_t is in every later G. */
+static void gates(const struct tui_gated *x, const double *last, const double *dlast)
+{
+    for (uint64_t a = 0; a < x->d; a++) {
+        double run = 0;
+        for (uint64_t b = 0; b < x->dv; b++)
+            run += last[a * x->dv + b] * dlast[a * x->dv + b];
+        for (uint64_t t = x->n; t-- > 0;) {
+            uint64_t at = t * x->d + a;
+            run += x->q[at] * x->dq[at] - x->k[at] * x->dk[at];
+            x->dg[x->vector ? at : t] += run;
+        }
+    }
+}
+
+/* dS_t = exp(g_{t+1}) dS_{t+1} + q_t do_t', dk_t = dS_t v_t, dv_t = dS_t' k_t, from the end. */
+static void back_step(const struct tui_gated *x, uint64_t t)
+{
+    const double *q = x->q + t * x->d, *k = x->k + t * x->d, *v = x->v + t * x->dv;
+    const double *g = x->dout + t * x->dv;
+    for (uint64_t a = 0; a < x->d; a++) {
+        double *ds = x->dstate + a * x->dv, sum = 0;
+        for (uint64_t b = 0; b < x->dv; b++) {
+            ds[b] += x->scale * q[a] * g[b];
+            sum += ds[b] * v[b];
+            x->dv_[t * x->dv + b] += ds[b] * k[a];
+        }
+        x->dk[t * x->d + a] += sum;
+        double fade = exp(gate(x, t, a));
+        for (uint64_t b = 0; b < x->dv; b++)
+            ds[b] *= fade;
+    }
+}
+
+void tui_gated_back(const struct tui_gated *x)
+{
+    uint64_t n = x->d * x->dv;
+    double *dlast = x->work;
+    memcpy(dlast, x->dstate, n * sizeof *dlast);
+    for (uint64_t t = 0; t < x->n; t++) {
+        step(x, x->state, t);
+        for (uint64_t a = 0; a < x->d; a++)
+            for (uint64_t b = 0; b < x->dv; b++)
+                x->dq[t * x->d + a] += x->scale * x->state[a * x->dv + b] * x->dout[t * x->dv + b];
+    }
+    for (uint64_t t = x->n; t-- > 0;)
+        back_step(x, t);
+    if (x->dg)
+        gates(x, x->state, dlast);
+}

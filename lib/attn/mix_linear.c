@@ -1,0 +1,205 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* mix_linear.c: linear attention with a decay per head, and gated linear attention.
+ *
+ * "chunks" is the tiling of Lightning Attention-2 and GLA, "ref" goes step by step; both in
+ * float64 over heads in parallel. Without causality o = q (K'V). Sequences carry their state in
+ * and out, so pieces equal the whole. */
+#include <math.h>
+#include <string.h>
+#include "attn/gated.h"
+#include "attn/recur.h"
+
+static const char *const linear_in[] = {"q", "k", "v", "do?", "state_in?", "dstate?", NULL};
+static const char *const gla_in[] = {"q", "k", "v", "gate", "do?", "state_in?", "dstate?", NULL};
+static const char *const algos[] = {"chunks", "ref", NULL};
+
+enum { BLOCK = 64 };
+
+static const struct tu_operand *in(const struct tu_mixer_args *m, const char *name)
+{
+    return tu_operand_find(m->in, m->n_in, name);
+}
+
+static const struct tu_operand *out(const struct tu_mixer_args *m, const char *name)
+{
+    return tu_operand_find(m->out, m->n_out, name);
+}
+
+static int infer_both(struct tu_mixer_args *m, bool gated, struct tu_err *err)
+{
+    struct tui_recur r;
+    const struct tu_operand *gate = in(m, "gate");
+    int code = tui_recur_init(&r, m, err);
+    if (code || (gated && (code = tui_recur_shape(gate, "gate", 4, r.q->dim, err))))
+        return code;
+    uint64_t state[4] = {r.batch, r.heads, r.d, r.dv};
+    m->n_out = 0;
+    if (m->pass & TU_PASS_FWD) {
+        tui_recur_out(m, "o", r.q->dtype, 4, r.v->dim);
+        tui_recur_out(m, "state_out", TU_F32, 4, state);
+    }
+    if (!(m->pass & TU_PASS_BWD))
+        return 0;
+    if (!r.dout)
+        return tui_missing("do", err);
+    tui_recur_out(m, "dq", r.q->dtype, 4, r.q->dim);
+    tui_recur_out(m, "dk", r.q->dtype, 4, r.k->dim);
+    tui_recur_out(m, "dv", r.q->dtype, 4, r.v->dim);
+    if (gated)
+        tui_recur_out(m, "dgate", gate->dtype, 4, r.q->dim);
+    tui_recur_out(m, "dstate_in", TU_F32, 4, state);
+    return 0;
+}
+
+static int infer_linear(struct tu_mixer_args *m, struct tu_err *err)
+{
+    return infer_both(m, false, err);
+}
+
+static int infer_gla(struct tu_mixer_args *m, struct tu_err *err)
+{
+    return infer_both(m, true, err);
+}
+
+/* Without causality every step sees the sum of all: decays are 1, the state is complete first. */
+static void both_ways(struct tui_gated *x, bool back)
+{
+    double *sum = x->state;
+    for (uint64_t t = 0; t < x->n; t++)
+        for (uint64_t a = 0; a < x->d; a++)
+            for (uint64_t b = 0; b < x->dv; b++) {
+                sum[a * x->dv + b] += x->k[t * x->d + a] * x->v[t * x->dv + b];
+                if (back)
+                    x->dstate[a * x->dv + b] += x->scale * x->q[t * x->d + a] * x->dout[t * x->dv + b];
+            }
+    for (uint64_t t = 0; t < x->n; t++)
+        for (uint64_t a = 0; a < x->d; a++)
+            for (uint64_t b = 0; b < x->dv; b++) {
+                double s = sum[a * x->dv + b];
+                if (!back) {
+                    x->o[t * x->dv + b] += x->scale * x->q[t * x->d + a] * s;
+                    continue;
+                }
+                double ds = x->dstate[a * x->dv + b];
+                x->dq[t * x->d + a] += x->scale * s * x->dout[t * x->dv + b];
+                x->dk[t * x->d + a] += ds * x->v[t * x->dv + b];
+                x->dv_[t * x->dv + b] += ds * x->k[t * x->d + a];
+            }
+}
+
+/* Memory of a head: inputs, outputs, states. */
+static int head_init(struct tui_gated *x, const struct tui_recur *r, const struct tu_mixer_args *m,
+                     uint64_t head, struct tu_arena *a, struct tu_err *err)
+{
+    uint64_t n = r->n, d = r->d, dv = r->dv;
+    *x = (struct tui_gated){.n = n, .d = d, .dv = dv, .vector = in(m, "gate") != NULL,
+                            .block = m->opt->block ? m->opt->block : BLOCK,
+                            .scale = isnan(m->opt->scale) ? 1 : m->opt->scale};
+    double **part[] = {(double **)&x->g, (double **)&x->q, (double **)&x->k, (double **)&x->v,
+                       (double **)&x->dout, &x->o, &x->dq, &x->dk, &x->dv_, &x->dg, &x->state,
+                       &x->dstate, &x->work};
+    uint64_t size[] = {n * d, n * d, n * d, n * dv, n * dv, n * dv, n * d, n * d, n * dv, n * d,
+                       d * dv, d * dv, d * dv + x->block * d};
+    for (unsigned i = 0; i < sizeof part / sizeof part[0]; i++)
+        if (!(*part[i] = tu_arena_alloc(a, size[i], sizeof(double), err)))
+            return TU_ENOMEM;
+    double s = m->opt->decay_slopes ? tu_alibi_slope(head, r->heads) : m->opt->decay;
+    for (uint64_t t = 0; !x->vector && t < n; t++)
+        ((double *)x->g)[t] = -s;
+    return 0;
+}
+
+static int back(struct tui_gated *x, const struct tu_mixer_args *m, uint64_t b, uint64_t h,
+                uint64_t task, struct tu_err *err)
+{
+    uint64_t s = x->d * x->dv;
+    int code;
+    if ((code = tui_recur_load(in(m, "do"), b, h, (double *)x->dout, err)) ||
+        (code = tui_recur_state(in(m, "state_in"), task, x->state, s, err)) ||
+        (code = tui_recur_state(in(m, "dstate"), task, x->dstate, s, err)))
+        return code;
+    if (m->opt->bidirectional)
+        both_ways(x, true);
+    else
+        tui_gated_back(x);
+    if ((code = tui_recur_store(out(m, "dq"), b, h, x->dq, err)) ||
+        (code = tui_recur_store(out(m, "dk"), b, h, x->dk, err)) ||
+        (code = tui_recur_store(out(m, "dv"), b, h, x->dv_, err)) ||
+        (code = tui_recur_store(out(m, "dgate"), b, h, x->dg, err)))
+        return code;
+    return tui_recur_put(out(m, "dstate_in"), task, x->dstate, s, err);
+}
+
+static int head_task(void *ctx, uint64_t task, unsigned worker, struct tu_err *err)
+{
+    const struct tu_mixer_args *m = ctx;
+    struct tui_recur r;
+    struct tui_gated x;
+    (void)worker;
+    int code = tui_recur_init(&r, m, err);
+    struct tu_arena *a = code ? NULL : tu_arena_new(err);
+    if (!a)
+        return code ? code : TU_ENOMEM;
+    uint64_t b = task / r.heads, h = task % r.heads;
+    if ((code = head_init(&x, &r, m, h, a, err)) ||
+        (code = tui_recur_load(r.q, b, h, (double *)x.q, err)) ||
+        (code = tui_recur_load(r.k, b, h, (double *)x.k, err)) ||
+        (code = tui_recur_load(r.v, b, h, (double *)x.v, err)) ||
+        (x.vector && (code = tui_recur_load(in(m, "gate"), b, h, (double *)x.g, err))))
+        goto out;
+    if (m->pass & TU_PASS_FWD) {
+        if ((code = tui_recur_state(r.state, task, x.state, x.d * x.dv, err)))
+            goto out;
+        if (m->opt->bidirectional)
+            both_ways(&x, false);
+        else
+            (m->algo && !strcmp(m->algo, "ref") ? tui_gated_steps : tui_gated_chunks)(&x);
+        if ((code = tui_recur_store(out(m, "o"), b, h, x.o, err)) ||
+            (code = tui_recur_put(out(m, "state_out"), task, x.state, x.d * x.dv, err)))
+            goto out;
+    }
+    if (m->pass & TU_PASS_BWD)
+        code = back(&x, m, b, h, task, err);
+out:
+    tu_arena_free(a);
+    return code;
+}
+
+static int run(const struct tu_mixer_args *m, struct tu_err *err)
+{
+    struct tui_recur r;
+    int code = tui_recur_init(&r, m, err);
+    return code ? code : tu_pool_run(m->job ? m->job->pool : NULL, r.batch * r.heads, head_task,
+                                     (void *)m, err);
+}
+
+static double flops(const struct tu_mixer_args *m)
+{
+    struct tui_recur r;
+    if (tui_recur_init(&r, m, NULL))
+        return 0;
+    double fwd = 4.0 * (double)(r.batch * r.heads * r.n) * (double)(r.d * r.dv);
+    return (m->pass & TU_PASS_FWD ? fwd : 0) + (m->pass & TU_PASS_BWD ? 2 * fwd : 0);
+}
+
+const struct tu_mixer tui_mix_linear = {
+    .name = "linear",
+    .help = "linear attention with a decay per head",
+    .source = "Katharopoulos et al., 2020; Qin et al., Lightning Attention-2, 2024",
+    .in = linear_in,
+    .algo = algos,
+    .infer = infer_linear,
+    .run = run,
+    .flops = flops,
+};
+
+const struct tu_mixer tui_mix_gla = {
+    .name = "gla",
+    .help = "linear attention with a decay per step and key column; gate: its logarithm",
+    .source = "Yang et al., Gated Linear Attention, 2024",
+    .in = gla_in,
+    .algo = algos,
+    .infer = infer_gla,
+    .run = run,
+    .flops = flops,
+};
