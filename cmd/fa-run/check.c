@@ -197,12 +197,15 @@ static int check_segment(struct tu_ctx *ctx, const struct tu_mixer *row, struct 
 {
     static const int pass[] = {TU_PASS_FWD, TU_PASS_BWD, TU_PASS_BOTH};
     struct tu_mixer_args a = {.opt = o, .in = s->op, .n_in = s->n, .pass = pass[fa_opts.pass],
-                              .algo = fa_opts.algo, .job = tu_ctx_job(ctx)}, ref = a;
+                              .algo = fa_opts.algo,
+                              .job = fa_parallel() ? tu_ctx_alone(ctx) : tu_ctx_job(ctx)},
+                         ref = a;
     struct fa_segment mine = {0}, theirs = {0};
     bool yes = true, wide = !strcmp(opt.ref, "fp64");
     ref.algo = "ref";
     int code = fa_outputs(row, &a, false, err);
-    code = code ? code : opt.run ? run_command(s, &result_row, &mine, err) : row->run(&a, err);
+    code = code ? code : opt.run ? run_command(s, &result_row, &mine, err)
+                                : fa_compute(ctx, row, &a, err);
     if (!code && wide)
         code = fa_outputs(row, &ref, true, err);
     if (!code)
@@ -234,7 +237,7 @@ static int check_input(struct tu_ctx *ctx, const char *path, const struct tu_mix
     struct tu_reader *r;
     bool got = true;
     int code = tu_in_open(&in, path, err);
-    if (code || (code = tu_reader_new(&r, in, 0, tu_ctx_pool(ctx), err)))
+    if (code || (code = tu_reader_new(&r, in, 0, fa_parallel() ? NULL : tu_ctx_pool(ctx), err)))
         return code;
     while (!code && got) {
         struct fa_segment s;

@@ -14,6 +14,8 @@ struct fa_opts {
     double scale, softcap, dropout, decay;
     struct tu_list window, block, mask_block;
     int64_t sliding;
+    const char *sp, *transport;
+    uint64_t ranks;
     uint64_t sink_tokens, chunk, splits, v_from_k, steps, layer;
     bool alibi, deterministic, decay_slopes, bidirectional, cast, strict, has_layer;
 };
@@ -50,6 +52,11 @@ uint64_t fa_segment_odd(const struct fa_segment *s);
 
 /* Shapes of the results, and memory for them; wide: in f64. */
 int fa_outputs(const struct tu_mixer *row, struct tu_mixer_args *a, bool wide, struct tu_err *err);
+/* The row itself, or over ranks with --sp; then the memory of the results must be shared, and no
+ * thread may have been started before. */
+int fa_compute(struct tu_ctx *ctx, const struct tu_mixer *row, struct tu_mixer_args *a,
+               struct tu_err *err);
+bool fa_parallel(void);
 void fa_outputs_free(struct tu_mixer_args *a);
 int fa_write(struct tu_writer *w, const struct tu_operand *op, size_t n, struct tu_err *err);
 

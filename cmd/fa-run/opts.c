@@ -2,9 +2,11 @@
 /* opts.c: the options of the operator, and what they come to. */
 #include <math.h>
 #include <string.h>
+#include <tensorutils/coll.h>
 #include "fa-run/fa.h"
 
-struct fa_opts fa_opts = {.op = "softmax", .layout = "bshd", .scale = NAN, .softcap = INFINITY, .causal = -1, .sliding = -1};
+struct fa_opts fa_opts = {.op = "softmax", .layout = "bshd", .scale = NAN, .softcap = INFINITY, .causal = -1, .sliding = -1,
+                          .ranks = 2, .transport = "shm"};
 
 static const char *const passes[] = {"fwd", "bwd", "both", NULL};
 static const char *const causals[] = {"br", "tl", "none", NULL};
@@ -55,6 +57,11 @@ const struct tu_opt fa_shared[] = {
      &fa_opts.block, NULL, TU_OPT_LIST},
     {0, "deterministic", NULL, "the same bits for any --splits", TU_OPT_FLAG,
      &fa_opts.deterministic, NULL, 0},
+    {0, "sp", "SCHEME", "sequence parallel over --ranks; --list=schemes shows them", TU_OPT_STRING,
+     &fa_opts.sp, NULL, 0},
+    {0, "ranks", NULL, "processes for --sp; default 2", TU_OPT_U64, &fa_opts.ranks, NULL, 0},
+    {0, "transport", "NAME", "how they talk; --list=transports shows them; default shm",
+     TU_OPT_STRING, &fa_opts.transport, NULL, 0},
     {0, "strict", NULL, "an input with NaN or Inf is an error", TU_OPT_FLAG, &fa_opts.strict,
      NULL, 0},
     {0},
@@ -79,9 +86,27 @@ static const char *algo_row(size_t i, const char **help)
     return NULL;
 }
 
+static const char *scheme_row(size_t i, const char **help)
+{
+    if (!tu_sps[i])
+        return NULL;
+    *help = tu_sps[i]->help;
+    return tu_sps[i]->name;
+}
+
+static const char *transport_row(size_t i, const char **help)
+{
+    if (!tu_transports[i])
+        return NULL;
+    *help = tu_transports[i]->help;
+    return tu_transports[i]->name;
+}
+
 const struct tu_listing fa_listings[] = {
     {"ops", "operators", op_row},
     {"algos", "forms of the operators", algo_row},
+    {"schemes", "schemes of sequence parallelism", scheme_row},
+    {"transports", "transports between ranks", transport_row},
     {NULL, NULL, NULL},
 };
 

@@ -58,7 +58,8 @@ static int run_segment(struct tu_ctx *ctx, const struct tu_mixer *row, struct tu
 {
     static const int pass[] = {TU_PASS_FWD, TU_PASS_BWD, TU_PASS_BOTH};
     struct tu_mixer_args a = {.opt = o, .in = s->op, .n_in = s->n, .pass = pass[fa_opts.pass],
-                              .algo = fa_opts.algo, .job = tu_ctx_job(ctx)};
+                              .algo = fa_opts.algo,
+                              .job = fa_parallel() ? tu_ctx_alone(ctx) : tu_ctx_job(ctx)};
     int code = ready(ctx, s, o, err);
     if (!code)
         code = opt.explain ? row->infer(&a, err) : fa_outputs(row, &a, false, err);
@@ -66,7 +67,7 @@ static int run_segment(struct tu_ctx *ctx, const struct tu_mixer *row, struct tu
         return fa_explain(ctx, row, &a, err);
     const struct tu_operand *q = tu_operand_find(s->op, s->n, "q");
     if (!code)
-        code = row->run(&a, err);
+        code = fa_compute(ctx, row, &a, err);
     if (!code && !strcmp(row->name, "softmax"))
         code = write_meta(w, o->partial, o->store ? o->store : q->dtype, err);
     if (!code)
@@ -197,7 +198,7 @@ static int run_input(struct tu_ctx *ctx, const char *path, const struct tu_mixer
     struct tu_reader *r;
     bool got = true;
     int code = tu_in_open(&in, path, err);
-    if (code || (code = tu_reader_new(&r, in, 0, tu_ctx_pool(ctx), err)))
+    if (code || (code = tu_reader_new(&r, in, 0, fa_parallel() ? NULL : tu_ctx_pool(ctx), err)))
         return code;
     while (!code && got) {
         struct fa_segment s;

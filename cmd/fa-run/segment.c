@@ -4,6 +4,7 @@
 #include <math.h>
 #include <string.h>
 #include "fa-run/fa.h"
+#include "fa-run/ranks.h"
 
 static bool reads(const struct tu_mixer *row, const char *name)
 {
@@ -178,7 +179,9 @@ int fa_outputs(const struct tu_mixer *row, struct tu_mixer_args *a, bool wide, s
             o->dtype = TU_F64;
         uint64_t bytes;
         code = tu_tensor_bytes(o->dtype, o->dim, o->rank, &bytes, err);
-        if (!code && !(o->data = tu_alloc(bytes, 1, err)))
+        if (!code && fa_parallel())
+            code = fa_shared_memory(o, bytes, err);
+        else if (!code && !(o->data = tu_alloc(bytes, 1, err)))
             code = TU_ENOMEM;
     }
     return code;
@@ -187,7 +190,8 @@ int fa_outputs(const struct tu_mixer *row, struct tu_mixer_args *a, bool wide, s
 void fa_outputs_free(struct tu_mixer_args *a)
 {
     for (size_t i = 0; i < a->n_out; i++)
-        tu_free(a->out[i].data);
+        if (!fa_parallel() || !fa_unshare(&a->out[i]))
+            tu_free(a->out[i].data);
     a->n_out = 0;
 }
 

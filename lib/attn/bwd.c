@@ -39,7 +39,10 @@ static void plan_sizes(struct tui_back *p, const struct tu_attn *a)
     p->k_tiles = tu_ceil_div(a->sk_max, p->bc);
     uint64_t dq = tu_max(1, p->q_tiles * p->dm * p->br * sizeof(float));
     p->splits = tu_ceil_div(SPLIT_UNITS, tu_max(1, a->batch * a->hkv));
-    p->splits = tu_max(1, tu_min(tu_min(p->splits, p->k_tiles), DQ_BYTES_MAX / dq));
+    p->splits = tu_min(tu_min(p->splits, p->k_tiles), DQ_BYTES_MAX / dq);
+    if (a->opt.deterministic) /* by the keys alone: queries may be a part of all */
+        p->splits = tu_min(p->k_tiles, 4);
+    p->splits = tu_max(1, p->splits);
 }
 
 static int work_init(struct tui_back_work *w, const struct tui_back *p, struct tu_err *err)
@@ -208,8 +211,7 @@ static int run_group(struct tui_back *p, const struct tu_job *job, struct tu_err
     return code;
 }
 
-/* dsink_h = sum over rows of exp(sink - LSE) (dLSE - Delta), in order. */
-static int sink_gradient(const struct tu_attn *a, struct tu_err *err)
+int tui_sink_gradient(const struct tu_attn *a, struct tu_err *err)
 {
     float *row = tu_alloc(2 * a->dv, sizeof *row, err);
     int code = row ? 0 : TU_ENOMEM;
@@ -270,7 +272,7 @@ int tu_attn_backward(const struct tu_attn *a, const struct tu_job *job, struct t
     if (!code && atomic_load(&p.odd))
         code = tu_attn_backward_ref(a, job, err);
     else if (!code && a->dsink && a->sinks)
-        code = sink_gradient(a, err);
+        code = tui_sink_gradient(a, err);
     for (unsigned i = 0; p.work && i < workers; i++)
         tu_arena_free(p.work[i].arena);
     tu_free(p.work);

@@ -9,7 +9,7 @@
 #include <string.h>
 #include "attn/fwd.h"
 
-enum { FEW_KEYS = 64, SPLIT_UNITS = 16, SPLIT_KEYS = 512, SPLITS_MAX = 64 };
+enum { FEW_KEYS = 64, SPLIT_UNITS = 16, SPLIT_KEYS = 512, FIXED_KEYS = 4096, SPLITS_MAX = 64 };
 
 static uint32_t compute_of(const struct tu_attn *a)
 {
@@ -29,7 +29,8 @@ static void plan_sizes(struct tui_plan *p, const struct tu_attn *a)
     uint64_t rows = a->hq / a->hkv * a->sq_max;
     p->a = a;
     p->ops = tui_ops_pick(compute_of(a), tu_cpu_bits());
-    p->few = rows <= (p->ops->pack_a ? 4 : 8) && !a->opt.tile_q && !a->opt.tile_k;
+    p->few = rows <= (p->ops->pack_a ? 4 : 8) && !a->opt.tile_q && !a->opt.tile_k &&
+             !a->opt.deterministic;
     if (p->few)
         p->ops = tui_ops_pick(TU_F32, tu_cpu_bits());
     p->logits = tui_has_logits(a);
@@ -51,11 +52,14 @@ static void plan_splits(struct tui_plan *p)
     uint64_t nh = heads_in_tile(a, p->br), g = a->hq / a->hkv;
     uint64_t per_head = nh == 1 ? tu_ceil_div(a->sq_max, p->br) * g : tu_ceil_div(g, nh);
     uint64_t units = tu_max(1, a->batch * a->hkv * per_head);
-    p->splits = a->opt.splits && !a->opt.deterministic
-                    ? a->opt.splits
-                    : tu_min(tu_ceil_div(SPLIT_UNITS, units), a->sk_max / SPLIT_KEYS);
-    if (units >= SPLIT_UNITS / 2 && !(a->opt.splits && !a->opt.deterministic))
+    if (a->opt.deterministic) /* by the keys alone: queries may be a part of all */
+        p->splits = a->sk_max / FIXED_KEYS;
+    else if (a->opt.splits)
+        p->splits = a->opt.splits;
+    else if (units >= SPLIT_UNITS / 2)
         p->splits = 1;
+    else
+        p->splits = tu_min(tu_ceil_div(SPLIT_UNITS, units), a->sk_max / SPLIT_KEYS);
     p->splits = tu_max(1, tu_min(tu_min(p->splits, SPLITS_MAX), p->tiles_max));
 }
 

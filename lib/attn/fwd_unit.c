@@ -55,7 +55,7 @@ static int finish_row(const struct tui_plan *p, const struct tui_unit *u, struct
     uint64_t h = tui_row_head(t, r), i = tui_row_query(t, r);
     float *acc = w->acc + r * p->dvn;
     double l = (double)w->l[r], c = (double)w->c[r], join = 1;
-    if (a->sinks && p->splits == 1) {
+    if (a->sinks && p->splits == 1 && !a->opt.deterministic) {
         double sink = (double)a->sinks[h] * LOG2E, top = c > sink ? c : sink;
         join = exp2(c - top);
         l = l * join + exp2(sink - top);
@@ -69,6 +69,11 @@ static int finish_row(const struct tui_plan *p, const struct tui_unit *u, struct
         memcpy(p->part_o + (u->part * p->br + r) * a->dv, acc, a->dv * sizeof *acc);
         p->part_lse[u->part * p->br + r] = (float)lse;
         return 0;
+    }
+    if (a->sinks && a->opt.deterministic) { /* as after a merge, for the same bits */
+        float l32 = (float)lse;
+        tu_attn_sink(acc, &l32, 1, a->dv, a->sinks[h]);
+        lse = (double)l32;
     }
     uint64_t at = tui_lse_at(a, s, i, h);
     if (a->lse && a->lse_dtype == TU_F64)

@@ -47,9 +47,9 @@ static bool extra(const struct tu_attn *a, uint64_t b, uint64_t h, int64_t i, in
                             i * a->mask_at[2] + j * a->mask_at[3]])
         return false;
     if (a->docs) {
-        const int64_t *d = a->docs + b * a->sk_max;
+        const int64_t *d = a->docs + b * a->docs_n;
         int64_t p = i + a->seq[b].off;
-        return p >= 0 && p < (int64_t)a->sk_max && d[p] == d[j];
+        return p >= 0 && p < (int64_t)a->docs_n && d[p] == d[j];
     }
     return true;
 }
@@ -208,7 +208,7 @@ static void words(const struct tu_attn *a, uint64_t b, uint64_t h, int64_t i, in
                   uint32_t out[4])
 {
     uint32_t key[2] = {(uint32_t)a->opt.seed, (uint32_t)(a->opt.seed >> 32)};
-    uint32_t at[4] = {(uint32_t)(j >> 2), (uint32_t)i, (uint32_t)(b * a->hq + h), 0};
+    uint32_t at[4] = {(uint32_t)(j >> 2), (uint32_t)i, (uint32_t)(b * a->h_all + a->h_first + h), 0};
     tu_rng_block(key, at, out);
 }
 

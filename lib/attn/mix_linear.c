@@ -152,8 +152,10 @@ static int head_task(void *ctx, uint64_t task, unsigned worker, struct tu_err *e
             goto out;
         if (m->opt->bidirectional)
             both_ways(&x, false);
+        else if (m->opt->deterministic || (m->algo && !strcmp(m->algo, "ref")))
+            tui_gated_steps(&x);
         else
-            (m->algo && !strcmp(m->algo, "ref") ? tui_gated_steps : tui_gated_chunks)(&x);
+            tui_gated_chunks(&x);
         if ((code = tui_recur_store(out(m, "o"), b, h, x.o, err)) ||
             (code = tui_recur_put(out(m, "state_out"), task, x.state, x.d * x.dv, err)))
             goto out;

@@ -83,8 +83,7 @@ static float *zeroed(const struct tu_mixer_args *m, const char *name)
     return o->data;
 }
 
-/* Where the results go; without outputs of the forward, its inputs o and lse. */
-static int aim(struct tu_attn *a, const struct tu_mixer_args *m, struct tu_err *err)
+int tui_aim(struct tu_attn *a, const struct tu_mixer_args *m, struct tu_err *err)
 {
     int layout = m->opt->layout, k_layout = a->page ? TU_ATTN_BSHD : layout, code;
     const struct tu_operand *lse = tu_operand_find(m->out, m->n_out, "lse");
@@ -145,7 +144,7 @@ static int run(const struct tu_mixer_args *m, struct tu_err *err)
     if (code)
         return code;
     bool given = a.chain;
-    if ((code = aim(&a, m, err)))
+    if ((code = tui_aim(&a, m, err)))
         goto out;
     if (!(m->pass & TU_PASS_FWD) && !given &&
         (code = own_results(&a, tu_operand_find(m->in, m->n_in, "q"), mem, err)))

@@ -267,6 +267,7 @@ static int bind_small(struct tu_attn *a, const struct tu_bind *in, struct tu_err
             (code = shape_is(op, 2, a->batch, a->sk_max, err)))
             return code;
         a->docs = docs;
+        a->docs_n = a->sk_max;
     }
     return 0;
 }

@@ -128,7 +128,7 @@ static int bind_qkv(struct tu_attn *a, const struct tu_bind *in, uint64_t kd[4],
         return tu_fail(err, TU_ESIZE, "'q' has %llu heads, not a multiple of the %llu of 'k'",
                        (unsigned long long)qd[2], (unsigned long long)kd[2]);
     a->batch = qd[0];
-    a->hq = qd[2];
+    a->hq = a->h_all = qd[2];
     a->hkv = kd[2];
     a->d = qd[3];
     a->dv = vd[3];

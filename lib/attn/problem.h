@@ -33,6 +33,11 @@ int tui_bind_beside(struct tu_attn *a, const struct tu_bind *in, struct tu_err *
 /* The reference for one KV head of one sequence. */
 int tui_forward_ref_head(const struct tu_attn *a, uint64_t b, uint64_t hkv, struct tu_err *err);
 
+/* Point the outputs of a at those of the call; without outputs of the forward, its o and lse stay. */
+int tui_aim(struct tu_attn *a, const struct tu_mixer_args *m, struct tu_err *err);
+/* dsink from o, lse and do: the sum over rows of exp(sink - LSE) (dLSE - Delta), in order. */
+int tui_sink_gradient(const struct tu_attn *a, struct tu_err *err);
+
 /* Where rows are: query i of sequence b, head h; key j of sequence b, KV head h. */
 static inline unsigned char *tui_q_row(const struct tu_rows *r, const struct tu_attn_seq *s,
                                        uint64_t i, uint64_t h)

@@ -32,8 +32,8 @@ static bool sees(const struct tu_attn *a, uint64_t b, uint64_t h, int64_t i, int
         yes = a->mask[(int64_t)b * a->mask_at[0] + (int64_t)h * a->mask_at[1] +
                       i * a->mask_at[2] + j * a->mask_at[3]];
     if (yes && a->docs)
-        yes = p >= 0 && p < (int64_t)a->sk_max &&
-              a->docs[b * a->sk_max + (uint64_t)p] == a->docs[b * a->sk_max + (uint64_t)j];
+        yes = p >= 0 && p < (int64_t)a->docs_n &&
+              a->docs[b * a->docs_n + (uint64_t)p] == a->docs[b * a->docs_n + (uint64_t)j];
     return yes;
 }
 

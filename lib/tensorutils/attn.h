@@ -10,6 +10,7 @@
 #define TENSORUTILS_ATTN_H
 
 #include "core.h"
+#include "coll.h"
 
 TU_BEGIN
 
@@ -149,7 +150,9 @@ struct tu_attn {
     const unsigned char *blocks;     /* 1: visible */
     int64_t bias_at[4], mask_at[4], blocks_at[4]; /* strides of b, h, i, j in elements */
     uint64_t bias_dim[4];
-    const int64_t *docs;             /* [batch, sk]: a query sees the keys of its own document */
+    const int64_t *docs;             /* [batch, docs_n]: a query sees the keys of its own document */
+    uint64_t docs_n;
+    uint64_t h_first, h_all;         /* these heads among all, for dropout's counters */
     const float *q_scale, *k_scale, *v_scale; /* [batch, hkv]: of fp8 storage; NULL: 1 */
     float *dsink, *dbias, *dslope;   /* gradients, f32; NULL: not wanted */
     bool chain;                      /* lse and o hold the forward's results */
@@ -182,6 +185,29 @@ TU_API TU_MUST int tu_attn_backward_ref(const struct tu_attn *a, const struct tu
                                         struct tu_err *err);
 /* Which kernels tu_attn_forward would use: "amx", "avx512", "avx2", "plain". */
 TU_API const char *tu_attn_kernel(const struct tu_attn *a);
+
+/* Sequence parallelism ---------------------------------------------------------------- */
+
+/* How the tokens and the work of one problem lie over ranks: a row each. */
+struct tu_sp {
+    const char *name, *help, *source;
+};
+TU_API extern const struct tu_sp *const tu_sps[]; /* NULL-ended */
+
+struct tu_sp_args {
+    const struct tu_spec *scheme;   /* "ring", "usp:u=2,r=3" … */
+    uint32_t ranks;
+    const char *transport;          /* of lib/coll: "shm", "threads", "tcp" */
+    /* Out: what rank r sent, forward and backward together; [ranks], or NULL. */
+    uint64_t *sent;
+    double formula;                 /* out: bytes rank 0 sends in the forward pass, by the formula */
+};
+/* Run a softmax or linear problem over ranks. a: inferred, its outputs in memory that the ranks
+ * share. Dense self-attention: as many keys as queries (tree: any). With opt->deterministic the
+ * bits are those of one process: keys are gathered before they are used. Errors: TU_EUSAGE where
+ * sizes do not divide, TU_EPEER, and those of the operator. */
+TU_API TU_MUST int tu_sp_run(const struct tu_mixer_args *a, struct tu_sp_args *sp,
+                             struct tu_err *err);
 
 /* What this machine can do at best, measured now on all threads of the pool in about `seconds`
  * each: the ceilings beside which a benchmark stands. Zero: not possible here. */

@@ -105,3 +105,31 @@ qkv() { # SEQ KEYS HEADS KV-HEADS DIM DIM-V [tns-gen options]
     tns-gen q:shape=0x2x2x8 k:shape=0x3x2x8 v:shape=0x3x2x8 | fa-run >out
     tns-gen q:shape=1x2x2x8 k:shape=1x0x2x8 v:shape=1x0x2x8 do:shape=1x2x2x8 | fa-run check --pass both
 }
+
+@test "--sp: processes give what one process gives" {
+    local scheme
+    tns-gen q:shape=2x48x4x16 k:shape=2x48x2x16 v:shape=2x48x2x16 do:shape=2x48x4x16 >in.tns
+    for scheme in rsa ring zigzag stripe allgather lightseq ulysses usp:u=2,r=1 dsp; do
+        fa-run check --pass both --causal --window 11,0 --sp $scheme --ranks 2 in.tns
+    done
+    fa-run --pass both --causal --deterministic in.tns >one.tns
+    fa-run --pass both --causal --deterministic --sp zigzag --ranks 3 in.tns >three.tns
+    cmp one.tns three.tns
+    fa-run check --op linear --pass both --decay 0.1 --sp lasp2 --ranks 4 \
+        <(tns-gen q k v do --shape 1x64x2x8)
+    run -2 --separate-stderr fa-run --sp ring --ranks 5 in.tns
+    [[ $stderr == *"48 tokens do not divide by 5"* ]]
+    run -2 fa-run --sp nothing in.tns
+}
+
+@test "the other operators are checked in every form" {
+    tns-gen q k v do --shape 2x70x2x8 | fa-run check --op linear --pass both --decay-slopes
+    tns-gen q k v do gate:dist=uniform,lo=-1,hi=0 --shape 2x70x2x8 | fa-run check --op gla --pass both
+    tns-gen x:shape=1x70x4x8 dt:shape=1x70x4,dist=uniform A:shape=4,dist=uniform,lo=-1,hi=0 \
+        B:shape=1x70x2x16 C:shape=1x70x2x16 D:shape=4 do:shape=1x70x4x8 | fa-run check --op ssd --pass both
+    tns-gen u:shape=1x30x5 dt:shape=1x30x5,dist=uniform A:shape=5x4,dist=uniform,lo=-1,hi=0 \
+        B:shape=1x30x4 C:shape=1x30x4 z:shape=1x30x5 do:shape=1x30x5 | fa-run check --op mamba --pass both
+    tns-gen q k v --shape 2x70x2x8 >in.tns
+    run -3 --separate-stderr fa-run --op gla in.tns
+    [[ $stderr == *"record 'gate' is missing"* ]]
+}
