@@ -168,15 +168,15 @@ uint64_t fa_segment_odd(const struct fa_segment *s)
 
 int fa_outputs(const struct tu_mixer *row, struct tu_mixer_args *a, bool wide, struct tu_err *err)
 {
+    /* Results that are written in any dtype; sums over rows are f32 always. */
+    static const char *const rows[] = {"o", "lse", "dq", "dk", "dv", "dgate", "y", "dx",
+                                       "state_out", "dstate_in"};
     int code = row->infer(a, err);
     for (size_t i = 0; !code && i < a->n_out; i++) {
         struct tu_operand *o = &a->out[i];
-        static const char *const f32[] = {"dsink", "dbias", "dslopes"};
-        bool keep = false;
-        for (unsigned k = 0; k < 3; k++)
-            keep = keep || !strcmp(o->name, f32[k]);
-        if (wide && !keep)
-            o->dtype = TU_F64;
+        for (size_t k = 0; wide && k < sizeof rows / sizeof *rows; k++)
+            if (!strcmp(o->name, rows[k]))
+                o->dtype = TU_F64;
         uint64_t bytes;
         code = tu_tensor_bytes(o->dtype, o->dim, o->rank, &bytes, err);
         if (!code && fa_parallel())
