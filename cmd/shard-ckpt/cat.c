@@ -12,7 +12,8 @@ static int put(void *ctx, const void *p, size_t n, struct tu_err *err)
     return tu_writer_write(ctx, p, n, err);
 }
 
-static int write_contents(struct tu_writer *w, const struct tu_ckpt *c, struct tu_err *err)
+static int write_contents(struct tu_writer *w, const struct tu_ckpt *c,
+                          struct tu_err *err)
 {
     struct tu_buf b = {0};
     struct tu_jw j;
@@ -50,7 +51,8 @@ static int write_model(struct tu_writer *w, const struct tu_ckpt *c, struct tu_e
     return rc;
 }
 
-static int write_all(struct tu_ctx *ctx, struct tu_writer *w, const struct tu_ckpt *c, struct tu_err *err)
+static int write_all(struct tu_ctx *ctx, struct tu_writer *w, const struct tu_ckpt *c,
+                     struct tu_err *err)
 {
     int rc = write_contents(w, c, err);
     if (!rc)

@@ -7,18 +7,20 @@ static struct target_options target;
 
 static const struct tu_opt options[] = {
     TARGET_OPTIONS(target),
-    {0, "sha256", NULL, "SHA-256 in the digests beside the CRC-32", TU_OPT_FLAG, &target.sha256, NULL, 0},
+    {0, "sha256", NULL, "SHA-256 in the digests beside the CRC-32", TU_OPT_FLAG,
+     &target.sha256, NULL, 0},
     {0},
 };
 
-static void report(struct tu_ctx *ctx, const struct tu_ckpt *from, const struct tu_ckpt *to, double seconds)
+static void report(struct tu_ctx *ctx, const struct tu_ckpt *from,
+                   const struct tu_ckpt *to, double seconds)
 {
     char size[16];
     uint64_t bytes = 0;
     for (size_t i = 0; i < to->pieces; i++)
         bytes += to->piece[i].tensor.bytes;
-    tu_note(ctx, 1, "%s: %zu tensors, %s in %zu files", to->root, from->atoms, tu_size_text(bytes, size),
-            to->files);
+    tu_note(ctx, 1, "%s: %zu tensors, %s in %zu files", to->root, from->atoms,
+            tu_size_text(bytes, size), to->files);
     struct tu_jw *w = tu_result_begin(ctx);
     if (!w)
         return;
@@ -33,7 +35,8 @@ static void report(struct tu_ctx *ctx, const struct tu_ckpt *from, const struct 
     tu_result_end(ctx);
 }
 
-static int convert(struct tu_ctx *ctx, const char *source, const char *from_spec, const char *root)
+static int convert(struct tu_ctx *ctx, const char *source, const char *from_spec,
+                   const char *root)
 {
     const struct tu_shard_opts *o = shard_opts(&target, ctx->force);
     struct tu_ckpt *from = NULL, *to = NULL;

@@ -8,14 +8,17 @@
 static const char *from_b;
 
 static const struct tu_opt options[] = {
-    {0, "from-b", "LAYOUT", "layout of the second checkpoint (default: what is found)", TU_OPT_STRING,
-     &from_b, NULL, 0},
+    {0, "from-b", "LAYOUT", "layout of the second checkpoint (default: what is found)",
+     TU_OPT_STRING, &from_b, NULL, 0},
     {0},
 };
 
 static const struct tu_column columns[] = {
-    {"what", "DIFFERENCE", TU_COL_TEXT, 11}, {"a", "A", TU_COL_TEXT, 24}, {"b", "B", TU_COL_TEXT, 24},
-    {"name", "NAME", TU_COL_NAME, 1},        {0},
+    {"what", "DIFFERENCE", TU_COL_TEXT, 11},
+    {"a", "A", TU_COL_TEXT, 24},
+    {"b", "B", TU_COL_TEXT, 24},
+    {"name", "NAME", TU_COL_NAME, 1},
+    {0},
 };
 
 struct side {
@@ -24,8 +27,8 @@ struct side {
     size_t n;
 };
 
-static int side_open(struct tu_ctx *ctx, struct side *s, const char *path, const char *from,
-                     struct tu_err *err)
+static int side_open(struct tu_ctx *ctx, struct side *s, const char *path,
+                     const char *from, struct tu_err *err)
 {
     const struct tu_shard_opts *o = shard_opts(NULL, false);
     struct tu_buf unused = {0};
@@ -49,7 +52,8 @@ static int describe(struct tu_buf *b, const struct tu_digest *d)
     return rc ? rc : tu_shape_text(b, d->dim, d->rank, NULL);
 }
 
-static void row(struct tu_ctx *ctx, const char *what, const struct tu_digest *a, const struct tu_digest *b)
+static void row(struct tu_ctx *ctx, const char *what, const struct tu_digest *a,
+                const struct tu_digest *b)
 {
     struct tu_buf x = {0}, y = {0};
     bool no = (a && describe(&x, a)) || (b && describe(&y, b));
@@ -76,7 +80,8 @@ static uint64_t compare(struct tu_ctx *ctx, const struct side *a, const struct s
     size_t i = 0, j = 0;
     while (i < a->n || j < b->n) {
         int order = i == a->n ? 1 : j == b->n ? -1 : strcmp(a->d[i].name, b->d[j].name);
-        const struct tu_digest *x = order <= 0 ? &a->d[i++] : NULL, *y = order >= 0 ? &b->d[j++] : NULL;
+        const struct tu_digest *x = order <= 0 ? &a->d[i++] : NULL,
+                               *y = order >= 0 ? &b->d[j++] : NULL;
         const char *what = !y ? "only in A" : !x ? "only in B" : difference(x, y);
         if (what && !differ++ && !tu_json_wanted(ctx))
             tu_rows_begin(ctx, columns);

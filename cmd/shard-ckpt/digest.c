@@ -13,8 +13,9 @@ static const struct tu_opt options[] = {
 };
 
 static const struct tu_column columns[] = {
-    {"crc32", NULL, TU_COL_TEXT, 0},   {"sha256", NULL, TU_COL_TEXT, 0}, {"dtype", NULL, TU_COL_TEXT, 0},
-    {"shape", NULL, TU_COL_SHAPE, 0},  {"name", NULL, TU_COL_TEXT, 0},   {0},
+    {"crc32", NULL, TU_COL_TEXT, 0}, {"sha256", NULL, TU_COL_TEXT, 0},
+    {"dtype", NULL, TU_COL_TEXT, 0}, {"shape", NULL, TU_COL_SHAPE, 0},
+    {"name", NULL, TU_COL_TEXT, 0},  {0},
 };
 
 static void rows(struct tu_ctx *ctx, const struct tu_digest *d, size_t n)

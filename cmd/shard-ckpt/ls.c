@@ -8,8 +8,10 @@
 static bool files, pieces;
 
 static const struct tu_opt options[] = {
-    {0, "files", NULL, "list the files instead of the tensors", TU_OPT_FLAG, &files, NULL, 0},
-    {0, "pieces", NULL, "list the tensors as they lie in the files", TU_OPT_FLAG, &pieces, NULL, 0},
+    {0, "files", NULL, "list the files instead of the tensors", TU_OPT_FLAG, &files, NULL,
+     0},
+    {0, "pieces", NULL, "list the tensors as they lie in the files", TU_OPT_FLAG, &pieces,
+     NULL, 0},
     {0},
 };
 
@@ -19,16 +21,23 @@ static const struct tu_column atom_columns[] = {
     {"name", "NAME", TU_COL_NAME, 0},   {0},
 };
 static const struct tu_column piece_columns[] = {
-    {"dtype", "DTYPE", TU_COL_TEXT, 0}, {"shape", "SHAPE", TU_COL_SHAPE, 0},
-    {"bytes", "BYTES", TU_COL_U64, 0},  {"tp", "TP", TU_COL_U64, 0},
-    {"pp", "PP", TU_COL_U64, 0},        {"vp", "VP", TU_COL_U64, 0},
-    {"ep", "EP", TU_COL_U64, 0},        {"replica", "REPLICA", TU_COL_BOOL, 0},
-    {"file", "FILE", TU_COL_TEXT, 0},   {"name", "NAME", TU_COL_NAME, 0},
+    {"dtype", "DTYPE", TU_COL_TEXT, 0},
+    {"shape", "SHAPE", TU_COL_SHAPE, 0},
+    {"bytes", "BYTES", TU_COL_U64, 0},
+    {"tp", "TP", TU_COL_U64, 0},
+    {"pp", "PP", TU_COL_U64, 0},
+    {"vp", "VP", TU_COL_U64, 0},
+    {"ep", "EP", TU_COL_U64, 0},
+    {"replica", "REPLICA", TU_COL_BOOL, 0},
+    {"file", "FILE", TU_COL_TEXT, 0},
+    {"name", "NAME", TU_COL_NAME, 0},
     {0},
 };
 static const struct tu_column file_columns[] = {
-    {"tensors", "TENSORS", TU_COL_U64, 0},       {"bytes", "BYTES", TU_COL_U64, 0},
-    {"referenced_bytes", "USED", TU_COL_U64, 0}, {"file", "FILE", TU_COL_NAME, 0},
+    {"tensors", "TENSORS", TU_COL_U64, 0},
+    {"bytes", "BYTES", TU_COL_U64, 0},
+    {"referenced_bytes", "USED", TU_COL_U64, 0},
+    {"file", "FILE", TU_COL_NAME, 0},
     {0},
 };
 
@@ -45,8 +54,8 @@ static void head(struct tu_ctx *ctx, const struct tu_ckpt *c)
         tu_print(ctx, ", family %s%s", c->model.family, c->model.tied ? ", tied" : "");
     if (c->iteration >= 0)
         tu_print(ctx, ", iteration %lld", (long long)c->iteration);
-    tu_print(ctx, ", %zu tensors, %s in %zu file%s", c->atoms, tu_size_text(bytes, size), c->files,
-             c->files == 1 ? "" : "s");
+    tu_print(ctx, ", %zu tensors, %s in %zu file%s", c->atoms, tu_size_text(bytes, size),
+             c->files, c->files == 1 ? "" : "s");
     if (c->dropped)
         tu_print(ctx, ", %llu left out", (unsigned long long)c->dropped);
     tu_print(ctx, "\n");
@@ -107,7 +116,9 @@ static void list_files(struct tu_ctx *ctx, const struct tu_ckpt *c)
 {
     for (size_t f = 0; f < c->files; f++) {
         const struct tu_source *s = c->file[f].source;
-        tu_row(ctx, (struct tu_cell[]){{.u = s->n}, {.u = s->stored}, {.u = s->referenced}, {.s = s->path}});
+        tu_row(ctx,
+               (struct tu_cell[]){
+                   {.u = s->n}, {.u = s->stored}, {.u = s->referenced}, {.s = s->path}});
     }
 }
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* shard-ckpt: index, verify, compare, convert, save and publish checkpoints between parallel layouts. */
+/* shard-ckpt: index, verify, compare, convert, save and publish checkpoints between
+ * parallel layouts. */
 
 #include <stddef.h>
 
@@ -35,7 +36,8 @@ static const struct tu_listing listings[] = {
 };
 
 static const struct tu_cmd *const subs[] = {
-    &cmd_ls, &cmd_verify, &cmd_digest, &cmd_diff, &cmd_plan, &cmd_convert, &cmd_cat, &cmd_save, NULL,
+    &cmd_ls,      &cmd_verify, &cmd_digest, &cmd_diff, &cmd_plan,
+    &cmd_convert, &cmd_cat,    &cmd_save,   NULL,
 };
 
 static const char *const usage[] = {"subcommand [option ...] [operand ...]", NULL};

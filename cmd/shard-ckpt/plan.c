@@ -10,22 +10,25 @@ static const struct tu_opt options[] = {
     {0},
 };
 
-static void text(struct tu_ctx *ctx, const struct tu_ckpt *to, const struct tu_plan_cost *cost)
+static void text(struct tu_ctx *ctx, const struct tu_ckpt *to,
+                 const struct tu_plan_cost *cost)
 {
     char a[16], b[16], c[16], d[16];
-    tu_print(ctx, "read %s, write %s, memory %s, free %s\n", tu_size_text(cost->read_bytes, a),
-             tu_size_text(cost->write_bytes, b), tu_size_text(cost->memory_bytes, c),
-             tu_size_text(cost->free_bytes, d));
+    tu_print(ctx, "read %s, write %s, memory %s, free %s\n",
+             tu_size_text(cost->read_bytes, a), tu_size_text(cost->write_bytes, b),
+             tu_size_text(cost->memory_bytes, c), tu_size_text(cost->free_bytes, d));
     for (size_t f = 0; f < to->files; f++) {
         uint64_t bytes = 0;
         for (size_t i = 0; i < to->file[f].save.n; i++)
             bytes += to->file[f].save.tensor[i].bytes;
-        tu_print(ctx, "%10s  %5zu tensors  %s%s%s\n", tu_size_text(bytes, a), to->file[f].save.n, to->root,
-                 *to->file[f].path ? "/" : "", to->file[f].path);
+        tu_print(ctx, "%10s  %5zu tensors  %s%s%s\n", tu_size_text(bytes, a),
+                 to->file[f].save.n, to->root, *to->file[f].path ? "/" : "",
+                 to->file[f].path);
     }
 }
 
-static void json(struct tu_ctx *ctx, const struct tu_ckpt *to, const struct tu_plan_cost *cost)
+static void json(struct tu_ctx *ctx, const struct tu_ckpt *to,
+                 const struct tu_plan_cost *cost)
 {
     struct tu_jw *w = tu_result_begin(ctx);
     if (!w)

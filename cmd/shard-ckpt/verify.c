@@ -4,17 +4,22 @@
 #include "opts.h"
 
 static const struct tu_column columns[] = {
-    {"valid", "VALID", TU_COL_BOOL, 5},      {"tensors", "TENSORS", TU_COL_U64, 8},
-    {"files", "FILES", TU_COL_U64, 6},       {"checksums", "CHECKSUMS", TU_COL_U64, 9},
-    {"replicas", "REPLICAS", TU_COL_U64, 8}, {"bytes", "BYTES", TU_COL_U64, 14},
-    {"checkpoint", "CHECKPOINT", TU_COL_NAME, 1}, {0},
+    {"valid", "VALID", TU_COL_BOOL, 5},
+    {"tensors", "TENSORS", TU_COL_U64, 8},
+    {"files", "FILES", TU_COL_U64, 6},
+    {"checksums", "CHECKSUMS", TU_COL_U64, 9},
+    {"replicas", "REPLICAS", TU_COL_U64, 8},
+    {"bytes", "BYTES", TU_COL_U64, 14},
+    {"checkpoint", "CHECKPOINT", TU_COL_NAME, 1},
+    {0},
 };
 
 struct seen {
     uint64_t checksums, replicas, bytes;
 };
 
-static int verify(struct tu_ctx *ctx, const struct tu_ckpt *c, struct seen *s, struct tu_err *err)
+static int verify(struct tu_ctx *ctx, const struct tu_ckpt *c, struct seen *s,
+                  struct tu_err *err)
 {
     const struct tu_job *job = shard_job(ctx);
     int rc = 0;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* config.c: tu_model from and to config.json (Hugging Face), params.json (Meta) and META "model".
+/* config.c: tu_model from and to config.json (Hugging Face), params.json (Meta) and META
+ * "model".
  *
  * Source of the keys: transformers' configuration_*.py; llama's ModelArgs. */
 
@@ -92,19 +93,23 @@ static int parse(json_t **out, const char *json, size_t n, struct tu_err *err)
 static int complete(struct tu_model *m, struct tu_err *err)
 {
     if (!m->layers || !m->hidden || !m->heads)
-        return tu_fail(err, TU_EFORMAT, "layers, hidden size and heads are needed (found %llu, %llu, %llu)",
-                       (unsigned long long)m->layers, (unsigned long long)m->hidden,
-                       (unsigned long long)m->heads);
+        return tu_fail(
+            err, TU_EFORMAT,
+            "layers, hidden size and heads are needed (found %llu, %llu, %llu)",
+            (unsigned long long)m->layers, (unsigned long long)m->hidden,
+            (unsigned long long)m->heads);
     if (!m->kv_heads)
         m->kv_heads = m->heads;
     if (!m->head_dim) {
         if (m->hidden % m->heads)
-            return tu_fail(err, TU_EFORMAT, "hidden size %llu is no multiple of %llu heads",
+            return tu_fail(err, TU_EFORMAT,
+                           "hidden size %llu is no multiple of %llu heads",
                            (unsigned long long)m->hidden, (unsigned long long)m->heads);
         m->head_dim = m->hidden / m->heads;
     }
     if (m->heads % m->kv_heads)
-        return tu_fail(err, TU_EFORMAT, "%llu heads are no multiple of %llu key-value heads",
+        return tu_fail(err, TU_EFORMAT,
+                       "%llu heads are no multiple of %llu key-value heads",
                        (unsigned long long)m->heads, (unsigned long long)m->kv_heads);
     if (m->experts && !m->expert_ffn)
         m->expert_ffn = m->ffn;
@@ -164,7 +169,8 @@ int tu_model_to_hf(struct tu_buf *out, const struct tu_model *m, const char *dty
 {
     const struct tu_family *family = tu_family_find(m->family);
     if (!family)
-        return tu_fail(err, TU_EUNSUP, "no config.json is known for family '%s'", m->family);
+        return tu_fail(err, TU_EUNSUP, "no config.json is known for family '%s'",
+                       m->family);
     struct tu_jw w;
     bool gpt2 = !strcmp(m->family, "gpt2");
     tu_jw_begin(&w, out);
@@ -226,7 +232,8 @@ static uint64_t params_ffn(uint64_t dim, double multiplier, uint64_t multiple)
     return multiple ? tu_ceil_div(h, multiple) * multiple : h;
 }
 
-int tu_model_from_params(struct tu_model *m, const char *json, size_t n, struct tu_err *err)
+int tu_model_from_params(struct tu_model *m, const char *json, size_t n,
+                         struct tu_err *err)
 {
     json_t *root = NULL;
     *m = tu_families[0].base;
@@ -241,7 +248,8 @@ int tu_model_from_params(struct tu_model *m, const char *json, size_t n, struct 
         double mult = json_number_value(json_object_get(root, "ffn_dim_multiplier"));
         m->vocab = vocab > 0 && vocab < 1 << 30 ? (uint64_t)vocab : 0;
         if (multiple < 0 || multiple > 1 << 20 || !(mult >= 0 && mult < 1000))
-            rc = tu_fail(err, TU_EFORMAT, "multiple_of or ffn_dim_multiplier is out of range");
+            rc = tu_fail(err, TU_EFORMAT,
+                         "multiple_of or ffn_dim_multiplier is out of range");
         else
             m->ffn = params_ffn(m->hidden, mult, multiple ? (uint64_t)multiple : 256);
     }

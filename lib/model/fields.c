@@ -22,14 +22,16 @@ static json_t *find(const json_t *object, const char *keys, char key[64])
     return NULL;
 }
 
-static int set(const struct tui_field *f, const char *key, const json_t *v, struct tu_model *m,
-               struct tu_err *err)
+static int set(const struct tui_field *f, const char *key, const json_t *v,
+               struct tu_model *m, struct tu_err *err)
 {
     char *at = (char *)m + f->offset;
     switch (f->type) {
     case TUI_U64:
-        if (!json_is_integer(v) || json_integer_value(v) < 0 || json_integer_value(v) > 1 << 30)
-            return tu_fail(err, TU_EFORMAT, "'%s': expected an integer from 0 to 2^30", key);
+        if (!json_is_integer(v) || json_integer_value(v) < 0 ||
+            json_integer_value(v) > 1 << 30)
+            return tu_fail(err, TU_EFORMAT, "'%s': expected an integer from 0 to 2^30",
+                           key);
         *(uint64_t *)(void *)at = (uint64_t)json_integer_value(v);
         return 0;
     case TUI_BOOL:
@@ -44,15 +46,15 @@ static int set(const struct tui_field *f, const char *key, const json_t *v, stru
         return 0;
     default:
         if (!json_is_string(v) || json_string_length(v) >= sizeof m->family)
-            return tu_fail(err, TU_EFORMAT, "'%s': expected a text of at most %zu bytes", key,
-                           sizeof m->family - 1);
+            return tu_fail(err, TU_EFORMAT, "'%s': expected a text of at most %zu bytes",
+                           key, sizeof m->family - 1);
         snprintf(at, sizeof m->family, "%s", json_string_value(v));
         return 0;
     }
 }
 
-int tui_fields_read(const struct tui_field *f, const struct json_t *object, struct tu_model *m,
-                    struct tu_err *err)
+int tui_fields_read(const struct tui_field *f, const struct json_t *object,
+                    struct tu_model *m, struct tu_err *err)
 {
     int rc = 0;
     for (; f->keys && !rc; f++) {
@@ -64,7 +66,8 @@ int tui_fields_read(const struct tui_field *f, const struct json_t *object, stru
     return rc;
 }
 
-void tui_fields_write(struct tu_jw *w, const struct tui_field *f, const struct tu_model *m, bool all)
+void tui_fields_write(struct tu_jw *w, const struct tui_field *f,
+                      const struct tu_model *m, bool all)
 {
     for (; f->keys; f++) {
         const char *at = (const char *)m + f->offset;

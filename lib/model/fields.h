@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* fields.h: a configuration file as a table: which JSON keys fill which member of tu_model. */
+/* fields.h: a configuration file as a table: which JSON keys fill which member of
+ * tu_model. */
 #ifndef TU_MODEL_FIELDS_H
 #define TU_MODEL_FIELDS_H
 
@@ -15,13 +16,17 @@ struct tui_field {
     size_t offset;
 };
 
-#define TUI_FIELD(keys, type, member) {keys, type, offsetof(struct tu_model, member)}
+#define TUI_FIELD(keys, type, member)                                                    \
+    {                                                                                    \
+        keys, type, offsetof(struct tu_model, member)                                    \
+    }
 
-/* Read what is there; null counts as absent. Errors: TU_EFORMAT naming the key. Ends without keys. */
-int tui_fields_read(const struct tui_field *f, const struct json_t *object, struct tu_model *m,
-                    struct tu_err *err);
+/* Read what is there; null counts as absent. Errors: TU_EFORMAT naming the key. Ends
+ * without keys. */
+int tui_fields_read(const struct tui_field *f, const struct json_t *object,
+                    struct tu_model *m, struct tu_err *err);
 /* Write members that are not 0; booleans always when `all`. */
-void tui_fields_write(struct tu_jw *w, const struct tui_field *f, const struct tu_model *m,
-                      bool all);
+void tui_fields_write(struct tu_jw *w, const struct tui_field *f,
+                      const struct tu_model *m, bool all);
 
 #endif

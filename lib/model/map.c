@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* map.c: name maps: names of a maker to roles and back.
  *
- * One line serves both directions. Reading, the pattern matches a name and its captures fill the
- * target. Writing, the target becomes a pattern for roles (each $n replaced by the n-th capture's own
- * sub-pattern) and the pattern becomes a template for names (literals unescaped, captures filled).
- * Order of lines is order of preference in both. */
+ * One line serves both directions. Reading, the pattern matches a name and its captures
+ * fill the target. Writing, the target becomes a pattern for roles (each $n replaced by
+ * the n-th capture's own sub-pattern) and the pattern becomes a template for names
+ * (literals unescaped, captures filled). Order of lines is order of preference in both.
+ */
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -69,8 +70,8 @@ int tui_map_words(const char *text, size_t n, unsigned *transform, unsigned *con
                (strlen(words[i].word) != len || memcmp(words[i].word, text + at, len)))
             i++;
         if (i == sizeof words / sizeof *words)
-            return tu_fail(err, TU_EFORMAT, "unknown transform '%.*s'", (int)(len > 40 ? 40 : len),
-                           text + at);
+            return tu_fail(err, TU_EFORMAT, "unknown transform '%.*s'",
+                           (int)(len > 40 ? 40 : len), text + at);
         *transform |= words[i].transform;
         *cond |= words[i].cond;
         at += len + 1;
@@ -95,7 +96,8 @@ static void numbers(struct tu_named *n)
 }
 
 /* The base that belongs to the number which is about to follow `text`. */
-static int64_t base_after(const char *text, size_t n, int64_t layer_base, int64_t expert_base)
+static int64_t base_after(const char *text, size_t n, int64_t layer_base,
+                          int64_t expert_base)
 {
     if (n >= 7 && !memcmp(text + n - 7, "layers.", 7))
         return layer_base;
@@ -134,8 +136,8 @@ static int role_of(const struct tui_role *r, const char *name, const struct tu_m
     return 0;
 }
 
-int tu_map_match(const struct tu_map *m, const char *name, int64_t layer_base, int64_t expert_base,
-                 struct tu_named *out, bool *yes, struct tu_err *err)
+int tu_map_match(const struct tu_map *m, const char *name, int64_t layer_base,
+                 int64_t expert_base, struct tu_named *out, bool *yes, struct tu_err *err)
 {
     size_t len = strlen(name);
     *yes = false;
@@ -153,15 +155,16 @@ int tu_map_match(const struct tu_map *m, const char *name, int64_t layer_base, i
         out->transform = l->transform;
         out->n = l->roles;
         for (unsigned k = 0; k < l->roles; k++)
-            if ((rc = role_of(&l->role[k], name, &g, layer_base, expert_base, out->role[k],
-                              sizeof out->role[k], err)))
+            if ((rc = role_of(&l->role[k], name, &g, layer_base, expert_base,
+                              out->role[k], sizeof out->role[k], err)))
                 return rc;
         numbers(out);
     }
     return 0;
 }
 
-/* The name that line l gives when its captures have these values; other roles of the line too. */
+/* The name that line l gives when its captures have these values; other roles of the line
+ * too. */
 static int fill(const struct tui_line *l, char value[][64], int64_t layer_base,
                 int64_t expert_base, struct tu_buf *name, struct tu_named *out,
                 struct tu_err *err)
@@ -189,7 +192,8 @@ static int fill(const struct tui_line *l, char value[][64], int64_t layer_base,
             bool expert = out->expert >= 0 && *t - '0' == (int)l->expert_group;
             if (layer || expert)
                 rc = tu_buf_printf(name, err, "%lld",
-                                   strtoll(v, NULL, 10) - (long long)(layer ? layer_base : expert_base));
+                                   strtoll(v, NULL, 10) -
+                                       (long long)(layer ? layer_base : expert_base));
             else
                 rc = tu_buf_text(name, v, err);
         }
@@ -210,15 +214,17 @@ static int take(const struct tui_role *r, const char *role, char value[][64], bo
     for (unsigned i = 1; i < g.n && i <= r->captures; i++) {
         size_t n = g.group[i].end - g.group[i].begin;
         if (n >= 64)
-            return tu_fail(err, TU_ELIMIT, "role '%.60s' has a part of %zu bytes", role, n);
+            return tu_fail(err, TU_ELIMIT, "role '%.60s' has a part of %zu bytes", role,
+                           n);
         memcpy(value[r->order[i - 1]], role + g.group[i].begin, n);
         value[r->order[i - 1]][n] = 0;
     }
     return 0;
 }
 
-int tu_map_entry(const struct tu_map *m, const char *role, int64_t layer_base, int64_t expert_base,
-                 struct tu_buf *name, struct tu_named *out, bool *yes, struct tu_err *err)
+int tu_map_entry(const struct tu_map *m, const char *role, int64_t layer_base,
+                 int64_t expert_base, struct tu_buf *name, struct tu_named *out,
+                 bool *yes, struct tu_err *err)
 {
     *yes = false;
     for (size_t i = 0; i < m->n && !*yes; i++) {
@@ -237,8 +243,8 @@ int tu_map_entry(const struct tu_map *m, const char *role, int64_t layer_base, i
     return 0;
 }
 
-int tu_map_tied(const struct tu_map *m, struct tu_buf *name, struct tu_named *out, bool *yes,
-                struct tu_err *err)
+int tu_map_tied(const struct tu_map *m, struct tu_buf *name, struct tu_named *out,
+                bool *yes, struct tu_err *err)
 {
     *yes = false;
     for (size_t i = 0; i < m->n; i++) {
@@ -259,7 +265,9 @@ size_t tu_map_line(const struct tu_map *m, const char *role)
         for (unsigned k = 0; k < m->line[i].roles; k++) {
             bool yes = false;
             if (m->line[i].role[k].inverse &&
-                !tu_pattern_match(m->line[i].role[k].inverse, role, len, NULL, &yes, NULL) && yes)
+                !tu_pattern_match(m->line[i].role[k].inverse, role, len, NULL, &yes,
+                                  NULL) &&
+                yes)
                 return i;
         }
     return SIZE_MAX;
@@ -272,7 +280,8 @@ int tu_map_builtin(struct tu_map **out, const char *name, struct tu_err *err)
     for (const struct tui_map_text *t = tui_maps; t->name; t++) {
         if (!strcmp(t->name, name))
             return tu_map_parse(out, name, t->text, err);
-        n += (size_t)snprintf(known + n, sizeof known - n, "%s%s", n ? ", " : "", t->name);
+        n +=
+            (size_t)snprintf(known + n, sizeof known - n, "%s%s", n ? ", " : "", t->name);
         if (n >= sizeof known)
             n = sizeof known - 1;
     }

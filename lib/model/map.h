@@ -15,20 +15,21 @@ enum {
 };
 
 struct tui_role {
-    char *target;               /* with $1 … $9 */
-    struct tu_pattern *inverse; /* matches the role; NULL where the line is never written */
+    char *target; /* with $1 … $9 */
+    struct tu_pattern
+        *inverse; /* matches the role; NULL where the line is never written */
     unsigned captures;
-    unsigned char order[9];     /* capture i of inverse is $order[i] */
+    unsigned char order[9]; /* capture i of inverse is $order[i] */
 };
 
 struct tui_line {
     struct tu_pattern *pattern;
-    char *prefix;               /* literal beginning of every name that matches */
-    size_t literal;             /* its length */
+    char *prefix;   /* literal beginning of every name that matches */
+    size_t literal; /* its length */
     unsigned transform, cond;
     unsigned roles;
     struct tui_role role[TU_MAP_ROLES];
-    char *templ;                /* name with \1 DIGIT for captures; NULL: cannot be written */
+    char *templ; /* name with \1 DIGIT for captures; NULL: cannot be written */
     unsigned layer_group, expert_group;
 };
 
@@ -36,7 +37,7 @@ struct tu_map {
     char *name;
     struct tui_line *line;
     size_t n, cap;
-    unsigned facts;             /* TUI_IF_… that hold; 0: not bound, every line counts */
+    unsigned facts; /* TUI_IF_… that hold; 0: not bound, every line counts */
 };
 
 /* Bits of a TRANSFORM column. */

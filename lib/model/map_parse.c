@@ -24,8 +24,8 @@ static size_t group_len(const char *p)
     return i;
 }
 
-/* The pattern turned into a template: literals unescaped, capture n as \1 and its digit, a
- * non-capturing choice as its first branch. Gives up (*ok false) at anything else. */
+/* The pattern turned into a template: literals unescaped, capture n as \1 and its digit,
+ * a non-capturing choice as its first branch. Gives up (*ok false) at anything else. */
 static int turn(const char *pattern, struct tu_buf *out, bool *ok, struct tu_err *err)
 {
     unsigned group = 0;
@@ -113,7 +113,8 @@ static int invert(struct tui_role *r, const char *pattern, struct tu_err *err)
     return rc;
 }
 
-/* One target of "a.{q,k,v}.b": branch k (0 …), or the text itself; *more says if there are others. */
+/* One target of "a.{q,k,v}.b": branch k (0 …), or the text itself; *more says if there
+ * are others. */
 static int branch(const char *target, unsigned k, struct tu_buf *out, bool *more,
                   struct tu_err *err)
 {
@@ -172,7 +173,8 @@ static int set_prefix(struct tui_line *l, const char *pattern, struct tu_err *er
     struct tu_buf b = {0};
     int rc = tu_buf_text(&b, "", err);
     for (const char *p = pattern; *p && !rc; p++) {
-        bool literal = *p == '\\' ? p[1] && strchr(".-_/", p[1]) : !strchr("(.[{?*+|^$", *p);
+        bool literal =
+            *p == '\\' ? p[1] && strchr(".-_/", p[1]) : !strchr("(.[{?*+|^$", *p);
         const char *next = *p == '\\' ? p + 2 : p + 1;
         if (!literal || (*next && strchr("?*{+|", *next)))
             break;
@@ -203,7 +205,8 @@ static int parse_line(struct tui_line *l, const char *pattern, const char *targe
     bool ok = false;
     rc = turn(pattern, &b, &ok, err);
     if (!rc && !ok)
-        rc = tu_fail(err, TU_EFORMAT, "the pattern cannot be turned into a name: add 'read'");
+        rc = tu_fail(err, TU_EFORMAT,
+                     "the pattern cannot be turned into a name: add 'read'");
     l->templ = rc ? NULL : tu_buf_take(&b);
     tu_buf_release(&b);
     return rc;
@@ -233,9 +236,11 @@ void tu_map_free(struct tu_map *m)
 
 static int add_line(struct tu_map *m, char *text, unsigned number, struct tu_err *err)
 {
-    char *target = strchr(text, '\t'), *transform = target ? strchr(target + 1, '\t') : NULL;
+    char *target = strchr(text, '\t'),
+         *transform = target ? strchr(target + 1, '\t') : NULL;
     if (!transform)
-        return tu_fail(err, TU_EFORMAT, "line %u: not PATTERN TAB TARGET TAB TRANSFORM", number);
+        return tu_fail(err, TU_EFORMAT, "line %u: not PATTERN TAB TARGET TAB TRANSFORM",
+                       number);
     *target++ = 0;
     *transform++ = 0;
     int rc = TU_GROW(&m->line, &m->cap, m->n, err);
@@ -251,7 +256,8 @@ static int add_line(struct tu_map *m, char *text, unsigned number, struct tu_err
     return rc;
 }
 
-int tu_map_parse(struct tu_map **out, const char *name, const char *text, struct tu_err *err)
+int tu_map_parse(struct tu_map **out, const char *name, const char *text,
+                 struct tu_err *err)
 {
     int rc = 0;
     unsigned number = 0;

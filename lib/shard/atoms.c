@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* atoms.c: roles become atoms: canonical names, shapes and order, and which pieces hold them. */
+/* atoms.c: roles become atoms: canonical names, shapes and order, and which pieces hold
+ * them. */
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -32,7 +33,8 @@ int tui_load_map(struct tu_map **out, const char *name, const struct tu_model *m
     return 0;
 }
 
-int tui_set_canonical(struct tu_ckpt *c, const struct tu_shard_opts *o, struct tu_err *err)
+int tui_set_canonical(struct tu_ckpt *c, const struct tu_shard_opts *o,
+                      struct tu_err *err)
 {
     const char *want = o && o->family ? o->family : c->model.family;
     const struct tu_family *f = tu_family_find(want);
@@ -86,8 +88,14 @@ static int sort_atoms(struct tu_ckpt *c, struct tu_err *err)
     }
     for (uint32_t i = 0; i < c->atoms; i++) {
         const struct tu_role *r = &c->role[c->atom[i].fuse.role[0]];
-        o[i] = (struct order){i, r->layer >= 0 ? 1 : tui_role_is_front(r->name) ? 0 : 2, r->layer,
-                              r->expert, tu_map_line(c->canonical, r->name), r->name};
+        o[i] = (struct order){i,
+                              r->layer >= 0                ? 1
+                              : tui_role_is_front(r->name) ? 0
+                                                           : 2,
+                              r->layer,
+                              r->expert,
+                              tu_map_line(c->canonical, r->name),
+                              r->name};
     }
     qsort(o, c->atoms, sizeof *o, by_order);
     for (uint32_t i = 0; i < c->atoms; i++) {
@@ -102,7 +110,8 @@ static int sort_atoms(struct tu_ckpt *c, struct tu_err *err)
     return 0;
 }
 
-static int atom_add(struct tu_ckpt *c, const char *name, struct tu_fuse fuse, struct tu_err *err)
+static int atom_add(struct tu_ckpt *c, const char *name, struct tu_fuse fuse,
+                    struct tu_err *err)
 {
     const struct tu_role *r = &c->role[fuse.role[0]];
     uint64_t dim[TU_RANK_MAX] = {r->rows, r->cols};
@@ -129,7 +138,8 @@ static int atom_add(struct tu_ckpt *c, const char *name, struct tu_fuse fuse, st
 }
 
 /* The canonical tensor that holds role number i, unless it is there already. */
-static int atom_of(struct tu_ckpt *c, uint32_t i, const struct tu_shard_opts *o, struct tu_err *err)
+static int atom_of(struct tu_ckpt *c, uint32_t i, const struct tu_shard_opts *o,
+                   struct tu_err *err)
 {
     struct tu_buf name = {0};
     struct tu_named named = {.n = 1};
@@ -153,7 +163,8 @@ static int atom_of(struct tu_ckpt *c, uint32_t i, const struct tu_shard_opts *o,
     }
     const char *text = c->canonical ? name.data : c->role[i].name;
     if (!rc && tui_selected(o, text)) {
-        const struct tu_fuse fuse = {named.transform & (TU_MAP_TRANSPOSE | TU_MAP_QKV | TU_MAP_CONCAT),
+        const struct tu_fuse fuse = {named.transform &
+                                         (TU_MAP_TRANSPOSE | TU_MAP_QKV | TU_MAP_CONCAT),
                                      named.n, list};
         rc = atom_add(c, text, c->canonical ? fuse : (struct tu_fuse){0, 1, list}, err);
     }
@@ -161,7 +172,8 @@ static int atom_of(struct tu_ckpt *c, uint32_t i, const struct tu_shard_opts *o,
     return rc;
 }
 
-/* Pieces of the same roles at the same place, or cut in another way, are replicas of the first. */
+/* Pieces of the same roles at the same place, or cut in another way, are replicas of the
+ * first. */
 static bool same_place(const struct tu_piece *a, const struct tu_piece *b)
 {
     const unsigned cuts = TU_MAP_COLUMN | TU_MAP_ROW | TU_MAP_VOCAB;
@@ -169,7 +181,8 @@ static bool same_place(const struct tu_piece *a, const struct tu_piece *b)
     if (a->offset || b->offset)
         return a->offset && b->offset && a->tensor.rank == b->tensor.rank &&
                !memcmp(a->offset, b->offset, a->tensor.rank * sizeof *a->offset) &&
-               !memcmp(a->tensor.dim, b->tensor.dim, a->tensor.rank * sizeof *a->tensor.dim);
+               !memcmp(a->tensor.dim, b->tensor.dim,
+                       a->tensor.rank * sizeof *a->tensor.dim);
     return !cut || cut != (b->fuse.transform & cuts) || a->at.tp == b->at.tp;
 }
 
@@ -186,7 +199,8 @@ static int attach_pieces(struct tu_ckpt *c, struct tu_err *err)
             last = number;
             for (size_t j = 0; j < a->n && !c->from; j++) {
                 const struct tu_piece *q = &c->piece[a->piece[j]];
-                p->replica |= !q->replica && q->fuse.role[0] == p->fuse.role[0] && same_place(p, q);
+                p->replica |=
+                    !q->replica && q->fuse.role[0] == p->fuse.role[0] && same_place(p, q);
             }
             int rc = TU_GROW(&a->piece, &a->cap, a->n, err);
             if (rc)
@@ -233,5 +247,6 @@ bool tui_selected(const struct tu_shard_opts *o, const char *name)
 {
     if (!o)
         return true;
-    return (!o->include || any(o->include, name)) && !(o->exclude && any(o->exclude, name));
+    return (!o->include || any(o->include, name)) &&
+           !(o->exclude && any(o->exclude, name));
 }

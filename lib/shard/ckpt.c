@@ -11,8 +11,13 @@
 #include "ckpt.h"
 
 const struct tu_layout *const tu_layouts[] = {
-    &tui_layout_hf,   &tui_layout_safetensors, &tui_layout_torch, &tui_layout_tns,
-    &tui_layout_megatron, &tui_layout_meta, NULL,
+    &tui_layout_hf,
+    &tui_layout_safetensors,
+    &tui_layout_torch,
+    &tui_layout_tns,
+    &tui_layout_megatron,
+    &tui_layout_meta,
+    NULL,
 };
 
 const struct tu_layout *tu_layout_find(const char *name)
@@ -41,7 +46,8 @@ bool tui_has_suffix(const char *path, const char *suffix)
     return n > m && !strcmp(path + n - m, suffix);
 }
 
-char *tui_join(struct tu_arena *a, const char *folder, const char *name, struct tu_err *err)
+char *tui_join(struct tu_arena *a, const char *folder, const char *name,
+               struct tu_err *err)
 {
     if (!*name)
         return tu_arena_text(a, folder, strlen(folder), err);
@@ -86,8 +92,8 @@ void tu_ckpt_close(struct tu_ckpt *c)
     tu_free(c);
 }
 
-static int add_file(struct tu_ckpt *c, struct tu_ckpt_file f, const char *path, uint32_t *number,
-                    struct tu_err *err)
+static int add_file(struct tu_ckpt *c, struct tu_ckpt_file f, const char *path,
+                    uint32_t *number, struct tu_err *err)
 {
     int rc = TU_GROW(&c->file, &c->file_cap, c->files, err);
     if (rc)
@@ -99,8 +105,8 @@ static int add_file(struct tu_ckpt *c, struct tu_ckpt_file f, const char *path, 
     return 0;
 }
 
-int tui_add_source(struct tu_ckpt *c, const char *path, struct tu_source *s, struct tu_coord at,
-                   uint32_t *number, struct tu_err *err)
+int tui_add_source(struct tu_ckpt *c, const char *path, struct tu_source *s,
+                   struct tu_coord at, uint32_t *number, struct tu_err *err)
 {
     struct tu_ckpt_file f = {.format = s->format, .source = s, .at = at};
     int rc = add_file(c, f, path, number, err);
@@ -112,7 +118,8 @@ int tui_add_source(struct tu_ckpt *c, const char *path, struct tu_source *s, str
 int tui_add_target(struct tu_ckpt *c, const char *path, const struct tu_format *format,
                    struct tu_coord at, uint32_t *number, struct tu_err *err)
 {
-    return add_file(c, (struct tu_ckpt_file){.format = format, .at = at}, path, number, err);
+    return add_file(c, (struct tu_ckpt_file){.format = format, .at = at}, path, number,
+                    err);
 }
 
 int tui_add_side(struct tu_ckpt *c, const char *name, const char *text, size_t n,
@@ -140,10 +147,21 @@ const struct tu_side *tui_side(const struct tu_ckpt *c, const char *name)
 /* What transformers and vLLM look for beside the weights. */
 static bool travels(const char *name)
 {
-    static const char *const whole[] = {"config.json", "generation_config.json", "vocab.json",
-        "vocab.txt", "merges.txt", "special_tokens_map.json", "added_tokens.json",
-        "chat_template.jinja", "chat_template.json", "preprocessor_config.json",
-        "processor_config.json", "tekken.json", "README.md", "LICENSE", NULL};
+    static const char *const whole[] = {"config.json",
+                                        "generation_config.json",
+                                        "vocab.json",
+                                        "vocab.txt",
+                                        "merges.txt",
+                                        "special_tokens_map.json",
+                                        "added_tokens.json",
+                                        "chat_template.jinja",
+                                        "chat_template.json",
+                                        "preprocessor_config.json",
+                                        "processor_config.json",
+                                        "tekken.json",
+                                        "README.md",
+                                        "LICENSE",
+                                        NULL};
     size_t n = strlen(name);
     for (const char *const *w = whole; *w; w++)
         if (!strcmp(name, *w))
@@ -164,7 +182,8 @@ int tui_sides_from(struct tu_ckpt *c, const char *folder, struct tu_err *err)
     if (n < 0)
         return errno == ENOENT || errno == ENOTDIR ? 0 : tu_fail_errno(err, "%s", folder);
     for (int i = 0; i < n; i++) {
-        char *path = rc ? NULL : tui_join(c->arena, folder, list[i]->d_name, err), *text = NULL;
+        char *path = rc ? NULL : tui_join(c->arena, folder, list[i]->d_name, err),
+             *text = NULL;
         size_t len = 0;
         if (!rc && !path)
             rc = TU_ENOMEM;
@@ -204,8 +223,10 @@ static int spec_of(struct tu_spec *out, const struct tu_layout **layout, const c
     if (rc)
         return rc;
     if (!(*layout = tu_layout_find(out->name)))
-        rc = tu_fail(err, TU_EUSAGE, "unknown layout '%.40s' (try --list=layouts)", out->name);
-    for (const struct tu_layout_key *k = rc ? NULL : (*layout)->key; k && k->name && n < 31; k++)
+        rc = tu_fail(err, TU_EUSAGE, "unknown layout '%.40s' (try --list=layouts)",
+                     out->name);
+    for (const struct tu_layout_key *k = rc ? NULL : (*layout)->key;
+         k && k->name && n < 31; k++)
         known[n++] = k->name;
     known[n] = NULL;
     if (!rc)
@@ -221,7 +242,8 @@ static bool has_role(const struct tu_ckpt *c, const char *name)
 }
 
 int tu_ckpt_open(struct tu_ckpt **out, const char *path, const char *text,
-                 const struct tu_shard_opts *o, const struct tu_job *job, struct tu_err *err)
+                 const struct tu_shard_opts *o, const struct tu_job *job,
+                 struct tu_err *err)
 {
     static const struct tu_shard_opts none;
     struct tu_spec spec = {0};
@@ -234,8 +256,8 @@ int tu_ckpt_open(struct tu_ckpt **out, const char *path, const char *text,
     if (text)
         rc = spec_of(&spec, &layout, text, err);
     else if (!(layout = detect(path)))
-        rc = tu_fail(err, TU_EMAGIC, "%.150s: no layout is recognised here (name one with --from)",
-                     path);
+        rc = tu_fail(err, TU_EMAGIC,
+                     "%.150s: no layout is recognised here (name one with --from)", path);
     if (!rc)
         rc = tui_ckpt_new(&c, path, err);
     if (!rc) {
@@ -278,7 +300,8 @@ int tu_ckpt_plan(struct tu_ckpt **out, const struct tu_ckpt *from, const char *r
         c->iteration = from->iteration;
         c->args = from->args;
         for (size_t i = 0; i < from->sides && !rc; i++)
-            rc = tui_add_side(c, from->side[i].name, from->side[i].text, from->side[i].n, err);
+            rc = tui_add_side(c, from->side[i].name, from->side[i].text, from->side[i].n,
+                              err);
     }
     if (!rc)
         rc = layout->plan(c, &spec, o, err);
@@ -317,15 +340,17 @@ static int check_layers(const struct tu_ckpt *c, struct tu_err *err)
     for (size_t i = 0; i < c->roles && !rc; i++) {
         const struct tu_role *r = &c->role[i];
         if (r->layer >= (int64_t)c->model.layers)
-            rc = tu_fail(err, TU_EINCOMPLETE, "%.100s: layer %lld in a model of %llu layers", c->root,
+            rc = tu_fail(err, TU_EINCOMPLETE,
+                         "%.100s: layer %lld in a model of %llu layers", c->root,
                          (long long)r->layer, (unsigned long long)c->model.layers);
         else if (r->layer >= 0)
             seen[r->layer] = 1;
     }
     for (uint64_t l = 0; l < c->model.layers && !rc; l++)
         if (!seen[l])
-            rc = tu_fail(err, TU_EINCOMPLETE, "%.100s: layer %llu of %llu is missing", c->root,
-                         (unsigned long long)l, (unsigned long long)c->model.layers);
+            rc = tu_fail(err, TU_EINCOMPLETE, "%.100s: layer %llu of %llu is missing",
+                         c->root, (unsigned long long)l,
+                         (unsigned long long)c->model.layers);
     tu_free(seen);
     return rc;
 }
@@ -340,11 +365,16 @@ int tu_ckpt_check(const struct tu_ckpt *c, struct tu_err *err)
         for (unsigned i = 0; i < t->rank; i++)
             want *= t->dim[i];
         if (!rc && have != want)
-            rc = tu_fail(err, TU_EINCOMPLETE, "%.80s: '%.80s': %llu of %llu elements are in its files",
-                         c->root, t->name, (unsigned long long)have, (unsigned long long)want);
+            rc =
+                tu_fail(err, TU_EINCOMPLETE,
+                        "%.80s: '%.80s': %llu of %llu elements are in its files", c->root,
+                        t->name, (unsigned long long)have, (unsigned long long)want);
     }
-    if (!rc && c->canonical && !c->model.tied && has_role(c, "embed.weight") && !has_role(c, "head.weight"))
-        rc = tu_fail(err, TU_EINCOMPLETE, "%.150s: no output head, and the configuration does not tie it "
-                     "to the embedding", c->root);
+    if (!rc && c->canonical && !c->model.tied && has_role(c, "embed.weight") &&
+        !has_role(c, "head.weight"))
+        rc = tu_fail(err, TU_EINCOMPLETE,
+                     "%.150s: no output head, and the configuration does not tie it "
+                     "to the embedding",
+                     c->root);
     return rc;
 }

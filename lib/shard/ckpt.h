@@ -1,17 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* ckpt.h: what the files of lib/shard share: lists of a checkpoint and the arithmetic of fuses. */
+/* ckpt.h: what the files of lib/shard share: lists of a checkpoint and the arithmetic of
+ * fuses. */
 #ifndef TU_SHARD_CKPT_H
 #define TU_SHARD_CKPT_H
 
 #include <tensorutils/shard.h>
 
-/* Lists (roles.c, ckpt.c) ------------------------------------------------------------------------ */
+/* Lists (roles.c, ckpt.c)
+ * ------------------------------------------------------------------------ */
 
 int tui_ckpt_new(struct tu_ckpt **out, const char *root, struct tu_err *err);
 
 /* A file to read; the source is taken over, also on failure. */
-int tui_add_source(struct tu_ckpt *c, const char *path, struct tu_source *s, struct tu_coord at,
-                   uint32_t *number, struct tu_err *err);
+int tui_add_source(struct tu_ckpt *c, const char *path, struct tu_source *s,
+                   struct tu_coord at, uint32_t *number, struct tu_err *err);
 /* A file to write. */
 int tui_add_target(struct tu_ckpt *c, const char *path, const struct tu_format *format,
                    struct tu_coord at, uint32_t *number, struct tu_err *err);
@@ -23,7 +25,8 @@ const struct tu_side *tui_side(const struct tu_ckpt *c, const char *name);
 int tui_sides_from(struct tu_ckpt *c, const char *folder, struct tu_err *err);
 
 /* META "files" of a stream become side files. */
-int tui_sides_from_meta(struct tu_ckpt *c, const char *json, size_t n, struct tu_err *err);
+int tui_sides_from_meta(struct tu_ckpt *c, const char *json, size_t n,
+                        struct tu_err *err);
 /* A config.json among the side files, made from the model where none travelled along. */
 int tui_ensure_config(struct tu_ckpt *c, struct tu_err *err);
 /* "bfloat16" and so on: what a plan's weights are; NULL where torch has no such word. */
@@ -31,22 +34,26 @@ const char *tui_dtype_word(const struct tu_ckpt *c);
 
 /* Whose names, where, and what to add to the numbers in them. */
 struct tui_naming {
-    const struct tu_map *map;  /* NULL: names are roles */
-    const char *prefix;        /* only names that begin so; cut off */
+    const struct tu_map *map; /* NULL: names are roles */
+    const char *prefix;       /* only names that begin so; cut off */
     struct tu_coord at;
     int64_t layer_base, expert_base;
     /* May change what the map says (Meta's embedding). NULL: no. */
     void (*adjust)(const struct tu_ckpt *c, struct tu_named *named);
 };
-/* Every tensor of file f that has the prefix becomes a piece, is dropped by the map, or is an error
- * that lists it (TU_EINCOMPLETE). */
-int tui_add_pieces(struct tu_ckpt *c, uint32_t f, const struct tui_naming *n, struct tu_err *err);
-/* The box of a tensor by its stream metadata `shard` (offset and global shape), both NULL without. */
+/* Every tensor of file f that has the prefix becomes a piece, is dropped by the map, or
+ * is an error that lists it (TU_EINCOMPLETE). */
+int tui_add_pieces(struct tu_ckpt *c, uint32_t f, const struct tui_naming *n,
+                   struct tu_err *err);
+/* The box of a tensor by its stream metadata `shard` (offset and global shape), both NULL
+ * without. */
 int tui_box_of(struct tu_ckpt *c, const struct tu_tensor *t, const uint64_t **offset,
                const uint64_t **global, struct tu_err *err);
-/* A piece to write under this name in file f, of these dimensions and the rank of its roles. */
-int tui_add_target_piece(struct tu_ckpt *c, uint32_t f, const char *name, struct tu_fuse fuse,
-                         struct tu_coord at, const uint64_t *dim, struct tu_err *err);
+/* A piece to write under this name in file f, of these dimensions and the rank of its
+ * roles. */
+int tui_add_target_piece(struct tu_ckpt *c, uint32_t f, const char *name,
+                         struct tu_fuse fuse, struct tu_coord at, const uint64_t *dim,
+                         struct tu_err *err);
 /* dtype of a role's tensors in a plan. */
 uint32_t tui_plan_dtype(const struct tu_ckpt *c, uint32_t dtype);
 /* The roles of the pieces become atoms, in canonical order; those not selected do not. */
@@ -59,37 +66,45 @@ bool tui_role_is_front(const char *role);
 int tui_seal_plan(struct tu_ckpt *c, struct tu_err *err);
 
 /* The family's canonical map, from model.family or by the names; bound to the model. */
-int tui_set_canonical(struct tu_ckpt *c, const struct tu_shard_opts *o, struct tu_err *err);
+int tui_set_canonical(struct tu_ckpt *c, const struct tu_shard_opts *o,
+                      struct tu_err *err);
 /* A built-in map, with the user's lines before it, bound to the model. */
 int tui_load_map(struct tu_map **out, const char *name, const struct tu_model *model,
                  const struct tu_shard_opts *o, struct tu_err *err);
 
-/* Fuses (fuse.c) --------------------------------------------------------------------------------- */
+/* Fuses (fuse.c)
+ * --------------------------------------------------------------------------------- */
 
-/* Rows and columns, before a transpose, of a tensor that fuses these roles for one of `tp` ranks.
- * Errors: TU_EUSAGE when a split does not come out even, naming what would. */
-int tui_fuse_shape(const struct tu_ckpt *c, const struct tu_fuse *f, const char *name, uint32_t tp,
-                   uint64_t pad, uint64_t *rows, uint64_t *cols, struct tu_err *err);
+/* Rows and columns, before a transpose, of a tensor that fuses these roles for one of
+ * `tp` ranks. Errors: TU_EUSAGE when a split does not come out even, naming what would.
+ */
+int tui_fuse_shape(const struct tu_ckpt *c, const struct tu_fuse *f, const char *name,
+                   uint32_t tp, uint64_t pad, uint64_t *rows, uint64_t *cols,
+                   struct tu_err *err);
 /* Spans of role number k of the fuse, in the role's coordinates, appended. */
 struct tui_slice {
-    uint32_t tp, rank;         /* 1, 0: whole */
-    int version;               /* order of fused QKV */
-    uint64_t prows;            /* rows of the piece before a transpose */
+    uint32_t tp, rank; /* 1, 0: whole */
+    int version;       /* order of fused QKV */
+    uint64_t prows;    /* rows of the piece before a transpose */
 };
 int tui_fuse_spans(const struct tu_ckpt *c, const struct tu_fuse *f, uint32_t k,
                    struct tui_slice slice, struct tu_spans *out, struct tu_err *err);
 int tui_span_add(struct tu_spans *s, struct tu_span v, struct tu_err *err);
 void tui_spans_release(struct tu_spans *s);
 /* Rows of a piece that hold no role: vocabulary padding behind the last true row. */
-void tui_pad_rows(const struct tu_ckpt *c, const struct tu_piece *p, uint64_t *first, uint64_t *n);
+void tui_pad_rows(const struct tu_ckpt *c, const struct tu_piece *p, uint64_t *first,
+                  uint64_t *n);
 
-/* Planning (plan.c) -------------------------------------------------------------------------------- */
+/* Planning (plan.c)
+ * -------------------------------------------------------------------------------- */
 
-/* Where the roles of one file of a plan are: fills *here for a role's stage, chunk and expert rank. */
+/* Where the roles of one file of a plan are: fills *here for a role's stage, chunk and
+ * expert rank. */
 struct tui_target_rule {
-    uint32_t pad;              /* make_vocab_size_divisible_by; 0: no padding */
-    bool tied_head;            /* write the tied copy in the last stage */
-    const char *prefix;        /* "model": names begin "model.", with chunks "model0."; NULL: bare */
+    uint32_t pad;   /* make_vocab_size_divisible_by; 0: no padding */
+    bool tied_head; /* write the tied copy in the last stage */
+    const char
+        *prefix; /* "model": names begin "model.", with chunks "model0."; NULL: bare */
     /* As in tui_naming. */
     void (*adjust)(const struct tu_ckpt *c, struct tu_named *named);
 };
@@ -97,12 +112,15 @@ struct tui_target_rule {
 int tui_plan_pieces(struct tu_ckpt *c, const struct tui_target_rule *rule,
                     uint32_t (*file_of)(const struct tu_ckpt *c, struct tu_coord at),
                     struct tu_err *err);
-/* c->stage from `layers=5+4+…` or, with NULL, evenly. TU_EUSAGE names the legal values. */
+/* c->stage from `layers=5+4+…` or, with NULL, evenly. TU_EUSAGE names the legal values.
+ */
 int tui_plan_stages(struct tu_ckpt *c, const char *layers, struct tu_err *err);
 /* Number of the chunk that holds a layer. */
 uint32_t tui_stage_of(const struct tu_ckpt *c, int64_t layer);
 
-/* Layouts ------------------------------------------------------------------------------------------ */
+/* Layouts
+ * ------------------------------------------------------------------------------------------
+ */
 
 extern const struct tu_layout tui_layout_hf, tui_layout_safetensors, tui_layout_torch,
     tui_layout_tns, tui_layout_megatron, tui_layout_meta;
@@ -111,7 +129,8 @@ extern const struct tu_layout tui_layout_hf, tui_layout_safetensors, tui_layout_
 bool tui_is_dir(const char *path);
 bool tui_is_file(const char *path);
 bool tui_has_suffix(const char *path, const char *suffix);
-char *tui_join(struct tu_arena *a, const char *folder, const char *name, struct tu_err *err);
+char *tui_join(struct tu_arena *a, const char *folder, const char *name,
+               struct tu_err *err);
 bool tui_selected(const struct tu_shard_opts *o, const char *name);
 
 #endif

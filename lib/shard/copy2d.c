@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* copy2d.c: runs by memcpy where both sides are contiguous, tiles of 32 × 32 where one is turned. */
+/* copy2d.c: runs by memcpy where both sides are contiguous, tiles of 32 × 32 where one is
+ * turned. */
 
 #include <string.h>
 
@@ -8,13 +9,14 @@
 #define TILE 32
 
 /* One tile, with the element size known to the compiler. */
-#define TURN(bytes)                                                                         \
-    for (uint64_t i = 0; i < rows; i++)                                                     \
-        for (uint64_t j = 0; j < cols; j++)                                                 \
-            memcpy(d + (i * drow + j * dcol) * (bytes), s + (i * srow + j * scol) * (bytes), (bytes))
+#define TURN(bytes)                                                                      \
+    for (uint64_t i = 0; i < rows; i++)                                                  \
+        for (uint64_t j = 0; j < cols; j++)                                              \
+    memcpy(d + (i * drow + j * dcol) * (bytes), s + (i * srow + j * scol) * (bytes),     \
+           (bytes))
 
-static void turn(char *d, uint64_t drow, uint64_t dcol, const char *s, uint64_t srow, uint64_t scol,
-                 uint64_t rows, uint64_t cols, size_t elem)
+static void turn(char *d, uint64_t drow, uint64_t dcol, const char *s, uint64_t srow,
+                 uint64_t scol, uint64_t rows, uint64_t cols, size_t elem)
 {
     switch (elem) {
     case 1: TURN(1); break;
@@ -43,6 +45,8 @@ void tui_copy2d(void *dst, uint64_t drow, uint64_t dcol, const void *src, uint64
     }
     for (uint64_t i = 0; i < rows; i += TILE)
         for (uint64_t j = 0; j < cols; j += TILE)
-            turn(d + (i * drow + j * dcol) * elem, drow, dcol, s + (i * srow + j * scol) * elem, srow,
-                 scol, rows - i < TILE ? rows - i : TILE, cols - j < TILE ? cols - j : TILE, elem);
+            turn(d + (i * drow + j * dcol) * elem, drow, dcol,
+                 s + (i * srow + j * scol) * elem, srow, scol,
+                 rows - i < TILE ? rows - i : TILE, cols - j < TILE ? cols - j : TILE,
+                 elem);
 }

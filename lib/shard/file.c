@@ -9,7 +9,8 @@ static int safetensors_detect(const char *path)
 }
 
 static int safetensors_open(struct tu_ckpt *c, const struct tu_spec *spec,
-                            const struct tu_shard_opts *o, const struct tu_job *job, struct tu_err *err)
+                            const struct tu_shard_opts *o, const struct tu_job *job,
+                            struct tu_err *err)
 {
     (void)spec;
     return tui_file_open(c, "safetensors", o, job, err);
@@ -38,21 +39,23 @@ const struct tu_layout tui_layout_safetensors = {
 
 static int torch_detect(const char *path)
 {
-    return tui_is_file(path) && (tui_has_suffix(path, ".bin") || tui_has_suffix(path, ".pt") ||
-                                 tui_has_suffix(path, ".pth") || tui_has_suffix(path, ".ckpt"))
+    return tui_is_file(path) &&
+                   (tui_has_suffix(path, ".bin") || tui_has_suffix(path, ".pt") ||
+                    tui_has_suffix(path, ".pth") || tui_has_suffix(path, ".ckpt"))
                ? 80
                : 0;
 }
 
-static int torch_open(struct tu_ckpt *c, const struct tu_spec *spec, const struct tu_shard_opts *o,
-                      const struct tu_job *job, struct tu_err *err)
+static int torch_open(struct tu_ckpt *c, const struct tu_spec *spec,
+                      const struct tu_shard_opts *o, const struct tu_job *job,
+                      struct tu_err *err)
 {
     (void)spec;
     return tui_file_open(c, "torch", o, job, err);
 }
 
-static int torch_plan(struct tu_ckpt *c, const struct tu_spec *spec, const struct tu_shard_opts *o,
-                      struct tu_err *err)
+static int torch_plan(struct tu_ckpt *c, const struct tu_spec *spec,
+                      const struct tu_shard_opts *o, struct tu_err *err)
 {
     (void)spec;
     return tui_file_plan(c, "torch", o, err);

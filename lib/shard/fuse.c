@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* fuse.c: how roles lie inside a tensor: interleaved, concatenated, cut, padded, permuted.
+/* fuse.c: how roles lie inside a tensor: interleaved, concatenated, cut, padded,
+ * permuted.
  *
- * Everything is said in spans (shard.h), so nothing else knows these rules. Sources: Megatron-LM
- * core/tensor_parallel/layers.py (column, row, vocabulary), training/checkpointing.py
- * fix_query_key_value_ordering (the three orders of QKV), transformers
- * models/llama/convert_llama_weights_to_hf.py permute (rotary pairs). */
+ * Everything is said in spans (shard.h), so nothing else knows these rules. Sources:
+ * Megatron-LM core/tensor_parallel/layers.py (column, row, vocabulary),
+ * training/checkpointing.py fix_query_key_value_ordering (the three orders of QKV),
+ * transformers models/llama/convert_llama_weights_to_hf.py permute (rotary pairs). */
 
 #include <string.h>
 
@@ -32,8 +33,8 @@ struct frame {
 };
 
 /* Role rows row … row+n-1 are piece rows prow, prow+step, … */
-static int emit(const struct frame *f, uint64_t row, uint64_t n, uint64_t prow, uint64_t step,
-                struct tu_err *err)
+static int emit(const struct frame *f, uint64_t row, uint64_t n, uint64_t prow,
+                uint64_t step, struct tu_err *err)
 {
     struct tu_span s = {.arow = row, .acol = f->col0, .rows = n, .cols = f->cols};
     s.poff = f->transpose ? prow : prow * f->cols;
@@ -52,10 +53,11 @@ static uint64_t rows_before(const struct tu_ckpt *c, const struct tu_fuse *f, ui
     return n;
 }
 
-/* Group by group: the heads of q, then k, then v; the rank holds [lo, hi) of those rows, which may
- * cut a group where there are fewer groups than ranks. */
+/* Group by group: the heads of q, then k, then v; the rank holds [lo, hi) of those rows,
+ * which may cut a group where there are fewer groups than ranks. */
 static int spans_qkv(const struct tu_ckpt *c, const struct tu_fuse *f, uint32_t k,
-                     const struct tui_slice *s, const struct frame *fr, struct tu_err *err)
+                     const struct tui_slice *s, const struct frame *fr,
+                     struct tu_err *err)
 {
     uint64_t groups = c->model.kv_heads, kv = c->role[f->role[1]].rows / groups;
     uint64_t q = c->role[f->role[0]].rows / groups, block = q + 2 * kv;
@@ -63,7 +65,8 @@ static int spans_qkv(const struct tu_ckpt *c, const struct tu_fuse *f, uint32_t 
     uint64_t len = k == 0 ? q : kv, at = k == 0 ? 0 : k == 1 ? q : q + kv;
     int rc = 0;
     for (uint64_t g = 0; g < groups && !rc; g++) {
-        uint64_t begin = g * block + at, from = tu_max(begin, lo), to = tu_min(begin + len, hi);
+        uint64_t begin = g * block + at, from = tu_max(begin, lo),
+                 to = tu_min(begin + len, hi);
         if (from < to)
             rc = emit(fr, g * len + (from - begin), to - from, from - lo, 1, err);
     }
@@ -96,12 +99,14 @@ int tui_fuse_spans(const struct tu_ckpt *c, const struct tu_fuse *f, uint32_t k,
         fr.col0 = s.rank * fr.cols;
     }
     if (t & TU_MAP_VOCAB) {
-        uint64_t lo = tu_min(s.rank * s.prows, r->rows), hi = tu_min(lo + s.prows, r->rows);
+        uint64_t lo = tu_min(s.rank * s.prows, r->rows),
+                 hi = tu_min(lo + s.prows, r->rows);
         return emit(&fr, lo, hi - lo, 0, 1, err);
     }
     uint32_t tp = t & TU_MAP_COLUMN ? s.tp : 1, rank = t & TU_MAP_COLUMN ? s.rank : 0;
     if (t & TU_MAP_QKV && s.version >= 2)
-        return spans_qkv(c, f, k, &(struct tui_slice){tp, rank, s.version, s.prows}, &fr, err);
+        return spans_qkv(c, f, k, &(struct tui_slice){tp, rank, s.version, s.prows}, &fr,
+                         err);
     uint64_t n = r->rows / tp, row0 = rank * n;
     if (t & TU_MAP_QKV && s.version == 1) /* [heads, d, 3] */
         return emit(&fr, row0, n, k, 3, err);
@@ -110,14 +115,16 @@ int tui_fuse_spans(const struct tu_ckpt *c, const struct tu_fuse *f, uint32_t k,
     return emit(&fr, row0, n, rows_before(c, f, k, tp), 1, err);
 }
 
-static int uneven(const char *name, const char *what, uint64_t n, uint32_t tp, struct tu_err *err)
+static int uneven(const char *name, const char *what, uint64_t n, uint32_t tp,
+                  struct tu_err *err)
 {
     return tu_fail(err, TU_EUSAGE, "'%.90s': %llu %s do not divide by tp=%u", name,
                    (unsigned long long)n, what, tp);
 }
 
-int tui_fuse_shape(const struct tu_ckpt *c, const struct tu_fuse *f, const char *name, uint32_t tp,
-                   uint64_t pad, uint64_t *rows, uint64_t *cols, struct tu_err *err)
+int tui_fuse_shape(const struct tu_ckpt *c, const struct tu_fuse *f, const char *name,
+                   uint32_t tp, uint64_t pad, uint64_t *rows, uint64_t *cols,
+                   struct tu_err *err)
 {
     uint64_t total = 0;
     unsigned t = f->transform;
@@ -125,8 +132,9 @@ int tui_fuse_shape(const struct tu_ckpt *c, const struct tu_fuse *f, const char 
     for (uint32_t k = 0; k < f->roles; k++) {
         const struct tu_role *r = &c->role[f->role[k]];
         if (r->cols != *cols)
-            return tu_fail(err, TU_EINCOMPLETE, "'%.90s': its parts have %llu and %llu columns",
-                           name, (unsigned long long)*cols, (unsigned long long)r->cols);
+            return tu_fail(err, TU_EINCOMPLETE,
+                           "'%.90s': its parts have %llu and %llu columns", name,
+                           (unsigned long long)*cols, (unsigned long long)r->cols);
         if (t & TU_MAP_COLUMN && !(t & TU_MAP_QKV) && r->rows % tp)
             return uneven(name, "rows", r->rows, tp, err);
         total += r->rows;
@@ -134,8 +142,10 @@ int tui_fuse_shape(const struct tu_ckpt *c, const struct tu_fuse *f, const char 
     if (t & TU_MAP_QKV && (f->roles != 3 || !c->model.kv_heads ||
                            c->role[f->role[1]].rows % c->model.kv_heads ||
                            c->role[f->role[0]].rows % c->model.kv_heads))
-        return tu_fail(err, TU_EINCOMPLETE, "'%.90s': the number of key-value heads is not known or "
-                       "does not divide the rows", name);
+        return tu_fail(err, TU_EINCOMPLETE,
+                       "'%.90s': the number of key-value heads is not known or "
+                       "does not divide the rows",
+                       name);
     if (t & TU_MAP_COLUMN && total % tp)
         return uneven(name, "rows", total, tp, err);
     if (t & TU_MAP_ROW && *cols % tp)
@@ -150,7 +160,8 @@ int tui_fuse_shape(const struct tu_ckpt *c, const struct tu_fuse *f, const char 
     return 0;
 }
 
-void tui_pad_rows(const struct tu_ckpt *c, const struct tu_piece *p, uint64_t *first, uint64_t *n)
+void tui_pad_rows(const struct tu_ckpt *c, const struct tu_piece *p, uint64_t *first,
+                  uint64_t *n)
 {
     *first = *n = 0;
     if (!(p->fuse.transform & TU_MAP_VOCAB) || !p->tensor.rank)

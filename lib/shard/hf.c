@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* hf.c: the Hugging Face folder: model.safetensors or shards with an index, small files beside.
+/* hf.c: the Hugging Face folder: model.safetensors or shards with an index, small files
+ * beside.
  *
- * A folder of the hub cache (models--ORG--NAME) stands for the snapshot that refs/main names. */
+ * A folder of the hub cache (models--ORG--NAME) stands for the snapshot that refs/main
+ * names. */
 
 #include <stdio.h>
 #include <string.h>
@@ -10,18 +12,21 @@
 
 static bool has_weights(const char *path)
 {
-    static const char *const name[] = {"model.safetensors.index.json", "model.safetensors",
+    static const char *const name[] = {
+        "model.safetensors.index.json", "model.safetensors",
         "pytorch_model.bin.index.json", "pytorch_model.bin", NULL};
     char full[4096];
     for (const char *const *n = name; *n; n++)
-        if (snprintf(full, sizeof full, "%s/%s", path, *n) < (int)sizeof full && tui_is_file(full))
+        if (snprintf(full, sizeof full, "%s/%s", path, *n) < (int)sizeof full &&
+            tui_is_file(full))
             return true;
     return false;
 }
 
-/* The snapshot of a hub cache folder (models--ORG--NAME) that refs/main names; the folder itself
- * otherwise. */
-static int hub_snapshot(struct tu_ckpt *c, const char *path, const char **out, struct tu_err *err)
+/* The snapshot of a hub cache folder (models--ORG--NAME) that refs/main names; the folder
+ * itself otherwise. */
+static int hub_snapshot(struct tu_ckpt *c, const char *path, const char **out,
+                        struct tu_err *err)
 {
     char *ref = tui_join(c->arena, path, "refs/main", err), *hash = NULL;
     size_t n;
@@ -50,8 +55,9 @@ static int hf_detect(const char *path)
     return has_weights(path) ? 90 : tui_is_file(ref) ? 60 : 0;
 }
 
-static int hf_open(struct tu_ckpt *c, const struct tu_spec *spec, const struct tu_shard_opts *o,
-                   const struct tu_job *job, struct tu_err *err)
+static int hf_open(struct tu_ckpt *c, const struct tu_spec *spec,
+                   const struct tu_shard_opts *o, const struct tu_job *job,
+                   struct tu_err *err)
 {
     const char *folder;
     (void)spec;
@@ -71,7 +77,8 @@ static uint64_t *target_sizes(const struct tu_ckpt *c, size_t n, struct tu_err *
     uint64_t *bytes = tu_calloc(n + 1, sizeof *bytes, err);
     for (size_t a = 0; bytes && a < c->from->atoms; a++) {
         const struct tu_tensor *t = &c->from->atom[a].tensor;
-        if (tu_tensor_bytes(tui_plan_dtype(c, t->dtype), t->dim, t->rank, &bytes[a], err)) {
+        if (tu_tensor_bytes(tui_plan_dtype(c, t->dtype), t->dim, t->rank, &bytes[a],
+                            err)) {
             tu_free(bytes);
             return NULL;
         }
@@ -103,8 +110,8 @@ static int hf_index(struct tu_ckpt *c, const char *const *path, struct tu_err *e
     return rc;
 }
 
-static int hf_plan(struct tu_ckpt *c, const struct tu_spec *spec, const struct tu_shard_opts *o,
-                   struct tu_err *err)
+static int hf_plan(struct tu_ckpt *c, const struct tu_spec *spec,
+                   const struct tu_shard_opts *o, struct tu_err *err)
 {
     size_t n = c->from->atoms;
     uint64_t max = o && o->max_shard ? o->max_shard : UINT64_C(5000000000);
@@ -119,10 +126,12 @@ static int hf_plan(struct tu_ckpt *c, const struct tu_spec *spec, const struct t
     path = rc ? NULL : tu_calloc(files, sizeof *path, err);
     for (size_t f = 0; f < files && !rc; f++) {
         uint32_t number;
-        path[f] = files == 1 ? "model.safetensors"
-                             : tu_arena_printf(c->arena, err, "model-%05zu-of-%05zu.safetensors", f + 1, files);
-        rc = path[f] ? tui_add_target(c, path[f], tu_format_find("safetensors"), (struct tu_coord){0},
-                                      &number, err)
+        path[f] = files == 1
+                      ? "model.safetensors"
+                      : tu_arena_printf(c->arena, err, "model-%05zu-of-%05zu.safetensors",
+                                        f + 1, files);
+        rc = path[f] ? tui_add_target(c, path[f], tu_format_find("safetensors"),
+                                      (struct tu_coord){0}, &number, err)
                      : TU_ENOMEM;
         if (!rc) {
             c->file[number].save.metas = 1;
@@ -143,7 +152,8 @@ static int hf_plan(struct tu_ckpt *c, const struct tu_spec *spec, const struct t
 
 const struct tu_layout tui_layout_hf = {
     .name = "hf",
-    .help = "Hugging Face folder: model.safetensors or shards with an index, config.json beside",
+    .help = "Hugging Face folder: model.safetensors or shards with an index, config.json "
+            "beside",
     .key = tui_no_keys,
     .detect = hf_detect,
     .open = hf_open,

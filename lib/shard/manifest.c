@@ -20,7 +20,8 @@ int tu_digest_write(struct tu_buf *out, struct tu_digest *d, size_t n, struct tu
         char dtype[8], sha[TU_SHA256_HEX] = "-";
         if (d[i].has_sha)
             tu_sha256_hex(d[i].sha, sha);
-        rc = tu_buf_printf(out, err, "%08x %s %s ", d[i].crc, sha, tu_dtype_text(d[i].dtype, dtype));
+        rc = tu_buf_printf(out, err, "%08x %s %s ", d[i].crc, sha,
+                           tu_dtype_text(d[i].dtype, dtype));
         if (!rc)
             rc = tu_shape_text(out, d[i].dim, d[i].rank, err);
         if (!rc)

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* megatron.c: the classic Megatron-LM layout, read: mp_rank_TT[_PPP][_EEE]/model_optim_rng.pt.
+/* megatron.c: the classic Megatron-LM layout, read:
+ * mp_rank_TT[_PPP][_EEE]/model_optim_rng.pt.
  *
- * Source: Megatron-LM megatron/training/checkpointing.py (names, args, versions). The number of layers
- * in each stage and chunk is taken from the files themselves. */
+ * Source: Megatron-LM megatron/training/checkpointing.py (names, args, versions). The
+ * number of layers in each stage and chunk is taken from the files themselves. */
 
 #include <dirent.h>
 #include <stdio.h>
@@ -13,8 +14,10 @@
 
 #define WEIGHTS "model_optim_rng.pt"
 
-/* Folder of the ranks: the root itself, or the iteration that the tracker or the key names. */
-static int rank_folder(struct tu_ckpt *c, const char *iteration, char **out, struct tu_err *err)
+/* Folder of the ranks: the root itself, or the iteration that the tracker or the key
+ * names. */
+static int rank_folder(struct tu_ckpt *c, const char *iteration, char **out,
+                       struct tu_err *err)
 {
     char *tracker = tui_join(c->arena, c->root, TUI_TRACKER, err), *text = NULL, *probe;
     size_t n;
@@ -39,16 +42,19 @@ static int rank_folder(struct tu_ckpt *c, const char *iteration, char **out, str
         uint64_t number;
         rc = tu_parse_u64(word, &number, err);
         if (rc)
-            rc = tu_fail(err, TU_EFORMAT, "%.150s: expected an iteration or the word release", tracker);
+            rc = tu_fail(err, TU_EFORMAT,
+                         "%.150s: expected an iteration or the word release", tracker);
         c->iteration = (int64_t)number;
-        probe = rc ? NULL : tu_arena_printf(c->arena, err, "%s/iter_%07llu", c->root,
-                                            (unsigned long long)number);
+        probe = rc ? NULL
+                   : tu_arena_printf(c->arena, err, "%s/iter_%07llu", c->root,
+                                     (unsigned long long)number);
     } else {
         probe = rc ? NULL : tui_join(c->arena, c->root, "release", err);
     }
     tu_free(text);
     if (!rc && probe && !tui_is_dir(probe))
-        rc = tu_fail(err, TU_EINCOMPLETE, "%.150s: the tracker names this folder, but it is not there", probe);
+        rc = tu_fail(err, TU_EINCOMPLETE,
+                     "%.150s: the tracker names this folder, but it is not there", probe);
     *out = probe;
     return rc ? rc : probe ? 0 : TU_ENOMEM;
 }
@@ -94,8 +100,9 @@ static int megatron_detect(const char *path)
     return !tui_is_dir(path) ? 0 : any_rank(path) ? 95 : tui_is_file(tracker) ? 70 : 0;
 }
 
-static int open_file(struct tu_ckpt *c, const char *folder, struct tu_coord at, const char *name,
-                     const struct tu_shard_opts *o, const struct tu_job *job, struct tu_err *err)
+static int open_file(struct tu_ckpt *c, const char *folder, struct tu_coord at,
+                     const char *name, const struct tu_shard_opts *o,
+                     const struct tu_job *job, struct tu_err *err)
 {
     struct tu_source *s = NULL;
     uint32_t number;
@@ -126,10 +133,11 @@ void tui_megatron_rank(const struct tu_ckpt *c, struct tu_coord at, char out[64]
         snprintf(out + n, 64 - (size_t)n, "_%03u", at.ep);
 }
 
-/* Open the first file, learn the mesh from its arguments or from the keys, then open the others. */
+/* Open the first file, learn the mesh from its arguments or from the keys, then open the
+ * others. */
 static int open_first(struct tu_ckpt *c, const char *folder, const struct tu_spec *spec,
-                      const struct tu_shard_opts *o, const struct tu_job *job, struct tui_megatron *g,
-                      struct tu_err *err)
+                      const struct tu_shard_opts *o, const struct tu_job *job,
+                      struct tui_megatron *g, struct tu_err *err)
 {
     struct dirent **list = NULL;
     int n = scandir(folder, &list, is_rank, alphasort), rc = 0;
@@ -144,13 +152,16 @@ static int open_first(struct tu_ckpt *c, const char *folder, const struct tu_spe
         return rc;
     c->args = tu_pnode_get(root_of(c, 0), "args");
     rc = tui_args_read(c->args, g, &c->model, err);
-    const struct { const char *key; uint32_t *to; } size[] = {
-        {"tp", &g->tp}, {"pp", &g->pp}, {"vpp", &g->vpp}, {"ep", &g->ep}};
+    const struct {
+        const char *key;
+        uint32_t *to;
+    } size[] = {{"tp", &g->tp}, {"pp", &g->pp}, {"vpp", &g->vpp}, {"ep", &g->ep}};
     for (size_t i = 0; i < 4 && !rc; i++) {
         uint64_t v;
         rc = tu_spec_u64(spec, size[i].key, *size[i].to, &v, err);
         if (!rc && (!v || v > 4096))
-            rc = tu_fail(err, TU_EUSAGE, "%s=%llu is out of range", size[i].key, (unsigned long long)v);
+            rc = tu_fail(err, TU_EUSAGE, "%s=%llu is out of range", size[i].key,
+                         (unsigned long long)v);
         *size[i].to = (uint32_t)v;
     }
     if (rc)
@@ -175,16 +186,17 @@ static int missing(const struct tu_ckpt *c, const char *folder, struct tu_err *e
                 snprintf(path, sizeof path, "%s/%s", folder, name);
                 if (tui_is_dir(path) || n++ > 3)
                     continue;
-                at += (size_t)snprintf(list + at, sizeof list - at, "%stp=%u pp=%u ep=%u", at ? ", " : "",
-                                       k.tp, k.pp, k.ep);
+                at += (size_t)snprintf(list + at, sizeof list - at, "%stp=%u pp=%u ep=%u",
+                                       at ? ", " : "", k.tp, k.pp, k.ep);
             }
-    return n ? tu_fail(err, TU_EINCOMPLETE, "%.80s: %zu of %u ranks are missing: %s%s", folder, n,
-                       c->tp * c->pp * c->ep, list, n > 4 ? ", …" : "")
+    return n ? tu_fail(err, TU_EINCOMPLETE, "%.80s: %zu of %u ranks are missing: %s%s",
+                       folder, n, c->tp * c->pp * c->ep, list, n > 4 ? ", …" : "")
              : 0;
 }
 
-static int open_ranks(struct tu_ckpt *c, const char *folder, const struct tu_shard_opts *o,
-                      const struct tu_job *job, struct tu_err *err)
+static int open_ranks(struct tu_ckpt *c, const char *folder,
+                      const struct tu_shard_opts *o, const struct tu_job *job,
+                      struct tu_err *err)
 {
     struct tu_coord k = {0};
     char name[64];
@@ -200,11 +212,13 @@ static int open_ranks(struct tu_ckpt *c, const char *folder, const struct tu_sha
 }
 
 /* Files of one save agree on iteration, version and mesh. */
-static int same_save(struct tu_ckpt *c, const struct tui_megatron *first, struct tu_err *err)
+static int same_save(struct tu_ckpt *c, const struct tui_megatron *first,
+                     struct tu_err *err)
 {
     int64_t iteration = -1;
     for (uint32_t f = 0; f < c->files; f++) {
-        const struct tu_pnode *root = root_of(c, f), *v = tu_pnode_get(root, "checkpoint_version");
+        const struct tu_pnode *root = root_of(c, f),
+                              *v = tu_pnode_get(root, "checkpoint_version");
         const struct tu_pnode *it = tu_pnode_get(root, "iteration");
         int version = !v ? 0 : v->kind == TU_P_REAL ? (int)v->real : (int)v->integer;
         int64_t number = it && it->kind == TU_P_INT ? it->integer : -1;
@@ -212,11 +226,16 @@ static int same_save(struct tu_ckpt *c, const struct tui_megatron *first, struct
         struct tu_model m = c->model;
         int rc = tui_args_read(tu_pnode_get(root, "args"), &g, &m, err);
         if (!rc && f && (version != c->version || number != iteration))
-            rc = tu_fail(err, TU_EINCOMPLETE, "iteration %lld, version %d here and iteration %lld, version %d "
-                         "in the first file", (long long)number, version, (long long)iteration, c->version);
-        if (!rc && tu_pnode_get(root, "args") && (g.tp != c->tp || g.pp != c->pp || g.ep != c->ep))
-            rc = tu_fail(err, TU_EINCOMPLETE, "its arguments say tp=%u pp=%u ep=%u, expected tp=%u pp=%u ep=%u",
-                         g.tp, g.pp, g.ep, c->tp, c->pp, c->ep);
+            rc = tu_fail(err, TU_EINCOMPLETE,
+                         "iteration %lld, version %d here and iteration %lld, version %d "
+                         "in the first file",
+                         (long long)number, version, (long long)iteration, c->version);
+        if (!rc && tu_pnode_get(root, "args") &&
+            (g.tp != c->tp || g.pp != c->pp || g.ep != c->ep))
+            rc =
+                tu_fail(err, TU_EINCOMPLETE,
+                        "its arguments say tp=%u pp=%u ep=%u, expected tp=%u pp=%u ep=%u",
+                        g.tp, g.pp, g.ep, c->tp, c->pp, c->ep);
         if (!rc && f)
             rc = tu_model_same(&c->model, &m, err);
         if (rc) {
@@ -244,13 +263,16 @@ static void prefix_of(const struct tu_ckpt *c, uint32_t chunk, char out[32])
 static int choose_map(struct tu_ckpt *c, const char *want, const struct tu_shard_opts *o,
                       struct tu_err *err)
 {
-    static const char *const maps[] = {"mcore-te", "mcore-local", "megatron-legacy", NULL};
+    static const char *const maps[] = {"mcore-te", "mcore-local", "megatron-legacy",
+                                       NULL};
     const struct tu_source *s = c->file[0].source;
     size_t most = 0;
     char prefix[32];
     if (want) {
-        const char *name = !strcmp(want, "te") ? maps[0] : !strcmp(want, "local") ? maps[1]
-                           : !strcmp(want, "legacy") ? maps[2] : NULL;
+        const char *name = !strcmp(want, "te")       ? maps[0]
+                           : !strcmp(want, "local")  ? maps[1]
+                           : !strcmp(want, "legacy") ? maps[2]
+                                                     : NULL;
         return name ? tui_load_map(&c->map, name, &c->model, o, err)
                     : tu_fail(err, TU_EUSAGE, "spec= is te, local or legacy");
     }
@@ -265,7 +287,8 @@ static int choose_map(struct tu_ckpt *c, const char *want, const struct tu_shard
             struct tu_named named;
             bool yes = false;
             if (!strncmp(s->tensor[i].name, prefix, strlen(prefix)))
-                rc = tu_map_match(map, s->tensor[i].name + strlen(prefix), 0, 0, &named, &yes, err);
+                rc = tu_map_match(map, s->tensor[i].name + strlen(prefix), 0, 0, &named,
+                                  &yes, err);
             count += !rc && yes && !(named.transform & TU_MAP_DROP);
         }
         if (count > most) {
@@ -276,7 +299,9 @@ static int choose_map(struct tu_ckpt *c, const char *want, const struct tu_shard
             tu_map_free(map);
         }
     }
-    return c->map ? 0 : tu_fail(err, TU_EINCOMPLETE, "%.150s: no weights under '%s'", s->path, prefix);
+    return c->map ? 0
+                  : tu_fail(err, TU_EINCOMPLETE, "%.150s: no weights under '%s'", s->path,
+                            prefix);
 }
 
 /* Layers of every stage and chunk, counted in the files of tensor rank 0. */
@@ -299,7 +324,8 @@ static int count_layers(struct tu_ckpt *c, struct tu_err *err)
                 bool yes = false;
                 if (strncmp(s->tensor[i].name, prefix, strlen(prefix)))
                     continue;
-                int rc = tu_map_match(c->map, s->tensor[i].name + strlen(prefix), 0, 0, &named, &yes, err);
+                int rc = tu_map_match(c->map, s->tensor[i].name + strlen(prefix), 0, 0,
+                                      &named, &yes, err);
                 if (rc)
                     return rc;
                 if (yes && named.layer >= (int64_t)stage->count && named.layer < 1 << 20)
@@ -312,15 +338,17 @@ static int count_layers(struct tu_ckpt *c, struct tu_err *err)
         first += c->stage[i].count;
     }
     if (c->model.layers && first != c->model.layers)
-        return tu_fail(err, TU_EINCOMPLETE, "%.150s: %u layers in all stages, its arguments say %llu", c->root,
+        return tu_fail(err, TU_EINCOMPLETE,
+                       "%.150s: %u layers in all stages, its arguments say %llu", c->root,
                        first, (unsigned long long)c->model.layers);
     return 0;
 }
 
-/* The true vocabulary: from the option, from hf/config.json, from the arguments of newer saves, or left
- * padded. */
-static int know_vocab(struct tu_ckpt *c, const struct tui_megatron *g, const struct tu_shard_opts *o,
-                      const struct tu_job *job, struct tu_err *err)
+/* The true vocabulary: from the option, from hf/config.json, from the arguments of newer
+ * saves, or left padded. */
+static int know_vocab(struct tu_ckpt *c, const struct tui_megatron *g,
+                      const struct tu_shard_opts *o, const struct tu_job *job,
+                      struct tu_err *err)
 {
     const struct tu_side *config = tui_side(c, "config.json");
     struct tu_model hf = {.layers = 0};
@@ -346,8 +374,11 @@ static int know_vocab(struct tu_ckpt *c, const struct tui_megatron *g, const str
         c->model.tied = false;
     if (!c->model.vocab) {
         c->model.vocab = g->padded_vocab;
-        tu_job_warn(job, "%s: the true vocabulary size is not known: %llu padded rows are kept (--vocab N "
-                    "removes the padding)", c->root, (unsigned long long)g->padded_vocab);
+        tu_job_warn(job,
+                    "%s: the true vocabulary size is not known: %llu padded rows are "
+                    "kept (--vocab N "
+                    "removes the padding)",
+                    c->root, (unsigned long long)g->padded_vocab);
     }
     return 0;
 }
@@ -368,8 +399,9 @@ static int add_rank(struct tu_ckpt *c, uint32_t f, struct tu_err *err)
     return rc;
 }
 
-static int megatron_open(struct tu_ckpt *c, const struct tu_spec *spec, const struct tu_shard_opts *o,
-                         const struct tu_job *job, struct tu_err *err)
+static int megatron_open(struct tu_ckpt *c, const struct tu_spec *spec,
+                         const struct tu_shard_opts *o, const struct tu_job *job,
+                         struct tu_err *err)
 {
     struct tui_megatron g = {1, 1, 1, 1, 0, 0};
     char *folder = NULL;
@@ -411,7 +443,8 @@ static const struct tu_layout_key keys[] = {
 
 const struct tu_layout tui_layout_megatron = {
     .name = "megatron",
-    .help = "Megatron-LM folder of mp_rank_* files with tensor, pipeline and expert parallelism",
+    .help = "Megatron-LM folder of mp_rank_* files with tensor, pipeline and expert "
+            "parallelism",
     .key = keys,
     .detect = megatron_detect,
     .open = megatron_open,

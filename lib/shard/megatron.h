@@ -13,18 +13,18 @@ struct tui_megatron {
 };
 
 /* From the `args` Namespace of a rank file; args NULL leaves everything as it is. */
-int tui_args_read(const struct tu_pnode *args, struct tui_megatron *out, struct tu_model *m,
-                  struct tu_err *err);
+int tui_args_read(const struct tu_pnode *args, struct tui_megatron *out,
+                  struct tu_model *m, struct tu_err *err);
 /* The Namespace of a plan: what `old` (may be NULL) says, with the sizes of the plan. */
-int tui_args_make(struct tu_ckpt *c, const struct tu_pnode *old, uint32_t pad, struct tu_pnode **out,
-                  struct tu_err *err);
+int tui_args_make(struct tu_ckpt *c, const struct tu_pnode *old, uint32_t pad,
+                  struct tu_pnode **out, struct tu_err *err);
 
 /* Name of the folder of one rank. */
 void tui_megatron_rank(const struct tu_ckpt *c, struct tu_coord at, char out[64]);
 /* The writing half of the row. */
-int tui_megatron_plan(struct tu_ckpt *c, const struct tu_spec *spec, const struct tu_shard_opts *o,
-                      struct tu_err *err);
-int tui_megatron_extra(const struct tu_ckpt *c, const char *folder, const struct tu_job *job,
-                       struct tu_err *err);
+int tui_megatron_plan(struct tu_ckpt *c, const struct tu_spec *spec,
+                      const struct tu_shard_opts *o, struct tu_err *err);
+int tui_megatron_extra(const struct tu_ckpt *c, const char *folder,
+                       const struct tu_job *job, struct tu_err *err);
 
 #endif

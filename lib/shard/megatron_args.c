@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* megatron_args.c: the `args` Namespace of a Megatron checkpoint, read and written.
  *
- * Names: Megatron-LM megatron/training/arguments.py. Attributes that are not understood stay as they are
- * when a checkpoint becomes another one. */
+ * Names: Megatron-LM megatron/training/arguments.py. Attributes that are not understood
+ * stay as they are when a checkpoint becomes another one. */
 
 #include <stddef.h>
 #include <string.h>
@@ -14,7 +14,10 @@ struct number {
     const char *name;
     size_t offset;
 };
-#define NUMBER(name, member) {name, offsetof(struct tu_model, member)}
+#define NUMBER(name, member)                                                             \
+    {                                                                                    \
+        name, offsetof(struct tu_model, member)                                          \
+    }
 
 static const struct number numbers[] = {
     NUMBER("num_layers", layers),
@@ -38,13 +41,17 @@ static uint64_t get_u64(const struct tu_pnode *args, const char *name, uint64_t 
 static bool get_bool(const struct tu_pnode *args, const char *name, bool fallback)
 {
     const struct tu_pnode *n = tu_pnode_get(args, name);
-    return n && (n->kind == TU_P_BOOL || n->kind == TU_P_INT) ? n->integer != 0 : fallback;
+    return n && (n->kind == TU_P_BOOL || n->kind == TU_P_INT) ? n->integer != 0
+                                                              : fallback;
 }
 
 static double get_real(const struct tu_pnode *args, const char *name, double fallback)
 {
     const struct tu_pnode *n = tu_pnode_get(args, name);
-    return !n ? fallback : n->kind == TU_P_REAL ? n->real : n->kind == TU_P_INT ? (double)n->integer : fallback;
+    return !n                     ? fallback
+           : n->kind == TU_P_REAL ? n->real
+           : n->kind == TU_P_INT  ? (double)n->integer
+                                  : fallback;
 }
 
 static const char *get_text(const struct tu_pnode *args, const char *name)
@@ -65,7 +72,8 @@ static const char *family_of(const struct tu_model *m)
     return m->qk_norm ? "qwen3" : m->qkv_bias ? "qwen2" : "llama";
 }
 
-static int mesh_size(const struct tu_pnode *args, const char *name, uint32_t *out, struct tu_err *err)
+static int mesh_size(const struct tu_pnode *args, const char *name, uint32_t *out,
+                     struct tu_err *err)
 {
     uint64_t n = get_u64(args, name, 1);
     if (!n || n > 4096)
@@ -74,8 +82,8 @@ static int mesh_size(const struct tu_pnode *args, const char *name, uint32_t *ou
     return 0;
 }
 
-int tui_args_read(const struct tu_pnode *args, struct tui_megatron *out, struct tu_model *m,
-                  struct tu_err *err)
+int tui_args_read(const struct tu_pnode *args, struct tui_megatron *out,
+                  struct tu_model *m, struct tu_err *err)
 {
     if (!args)
         return 0;
@@ -91,9 +99,11 @@ int tui_args_read(const struct tu_pnode *args, struct tui_megatron *out, struct 
     if (out->vocab > out->padded_vocab)
         out->vocab = 0;
     for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
-        *(uint64_t *)(void *)((char *)m + numbers[i].offset) = get_u64(args, numbers[i].name, 0);
-    m->kv_heads = get_bool(args, "group_query_attention", false) ? get_u64(args, "num_query_groups", 0)
-                                                                  : m->heads;
+        *(uint64_t *)(void *)((char *)m + numbers[i].offset) =
+            get_u64(args, numbers[i].name, 0);
+    m->kv_heads = get_bool(args, "group_query_attention", false)
+                      ? get_u64(args, "num_query_groups", 0)
+                      : m->heads;
     if (m->heads && !m->head_dim)
         m->head_dim = m->hidden / m->heads;
     if (m->experts && !m->expert_ffn)
@@ -104,12 +114,14 @@ int tui_args_read(const struct tu_pnode *args, struct tui_megatron *out, struct 
     m->qkv_bias = m->bias || get_bool(args, "add_qkv_bias", false);
     m->qk_norm = get_bool(args, "qk_layernorm", false);
     m->rmsnorm = !strcmp(get_text(args, "normalization"), "RMSNorm");
-    m->learned_positions = !strcmp(get_text(args, "position_embedding_type"), "learned_absolute");
+    m->learned_positions =
+        !strcmp(get_text(args, "position_embedding_type"), "learned_absolute");
     m->rope_theta = m->learned_positions ? 0 : get_real(args, "rotary_base", 10000);
     m->rope_fraction = get_real(args, "rotary_percent", 1);
     if (m->rope_fraction == 1.0 || m->learned_positions)
         m->rope_fraction = 0;
-    m->norm_eps = get_real(args, "layernorm_epsilon", get_real(args, "norm_epsilon", 1e-5));
+    m->norm_eps =
+        get_real(args, "layernorm_epsilon", get_real(args, "norm_epsilon", 1e-5));
     if (!rc && (!m->layers || !m->heads || !m->kv_heads || m->heads % m->kv_heads))
         rc = tu_fail(err, TU_EFORMAT, "args: %llu layers, %llu heads, %llu query groups",
                      (unsigned long long)m->layers, (unsigned long long)m->heads,
@@ -132,7 +144,8 @@ static void set(struct maker *k, const char *name, struct tu_pnode *value)
     if (k->rc)
         return;
     for (size_t i = 0; i + 1 < k->dict->n; i += 2)
-        if (value && k->dict->item[i]->kind == TU_P_TEXT && !strcmp(k->dict->item[i]->text, name)) {
+        if (value && k->dict->item[i]->kind == TU_P_TEXT &&
+            !strcmp(k->dict->item[i]->text, name)) {
             k->dict->item[i + 1] = value;
             return;
         }
@@ -141,7 +154,9 @@ static void set(struct maker *k, const char *name, struct tu_pnode *value)
 
 static void set_u64(struct maker *k, const char *name, uint64_t v)
 {
-    set(k, name, v ? tu_pnode_int(k->a, (int64_t)v, k->err) : tu_pnode_new(k->a, TU_P_NONE, 0, k->err));
+    set(k, name,
+        v ? tu_pnode_int(k->a, (int64_t)v, k->err)
+          : tu_pnode_new(k->a, TU_P_NONE, 0, k->err));
 }
 
 static void set_bool(struct maker *k, const char *name, bool v)
@@ -162,7 +177,8 @@ static void set_text(struct maker *k, const char *name, const char *v)
 static void set_model(struct maker *k, const struct tu_model *m)
 {
     for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
-        set_u64(k, numbers[i].name, *(const uint64_t *)(const void *)((const char *)m + numbers[i].offset));
+        set_u64(k, numbers[i].name,
+                *(const uint64_t *)(const void *)((const char *)m + numbers[i].offset));
     set_u64(k, "seq_length", m->positions);
     set_bool(k, "group_query_attention", m->kv_heads != m->heads);
     set_u64(k, "num_query_groups", m->kv_heads);
@@ -172,18 +188,21 @@ static void set_model(struct maker *k, const struct tu_model *m)
     set_bool(k, "add_qkv_bias", m->qkv_bias);
     set_bool(k, "qk_layernorm", m->qk_norm);
     set_text(k, "normalization", m->rmsnorm ? "RMSNorm" : "LayerNorm");
-    set_text(k, "position_embedding_type", m->learned_positions ? "learned_absolute" : "rope");
+    set_text(k, "position_embedding_type",
+             m->learned_positions ? "learned_absolute" : "rope");
     if (m->rope_theta != 0.0) {
         set_real(k, "rotary_base", m->rope_theta);
         set_real(k, "rotary_percent", m->rope_fraction != 0.0 ? m->rope_fraction : 1);
         set_bool(k, "use_rope_scaling", m->rope_scaled);
     }
-    set_real(k, "layernorm_epsilon", m->norm_eps); /* core 0.16; norm_epsilon before and after */
+    set_real(k, "layernorm_epsilon",
+             m->norm_eps); /* core 0.16; norm_epsilon before and after */
     set_real(k, "norm_epsilon", m->norm_eps);
     set_bool(k, "moe_shared_expert_gate", m->shared_ffn != 0);
 }
 
-/* Megatron divides what is left of the layers evenly over the stages between the first and the last. */
+/* Megatron divides what is left of the layers evenly over the stages between the first
+ * and the last. */
 static void set_stages(struct maker *k, const struct tu_ckpt *c)
 {
     uint32_t even = (uint32_t)(c->model.layers / c->pp), last = c->pp - 1;
@@ -194,16 +213,18 @@ static void set_stages(struct maker *k, const struct tu_ckpt *c)
     set_u64(k, "decoder_last_pipeline_num_layers", uneven ? c->stage[last].count : 0);
 }
 
-int tui_args_make(struct tu_ckpt *c, const struct tu_pnode *old, uint32_t pad, struct tu_pnode **out,
-                  struct tu_err *err)
+int tui_args_make(struct tu_ckpt *c, const struct tu_pnode *old, uint32_t pad,
+                  struct tu_pnode **out, struct tu_err *err)
 {
     struct maker k = {.a = c->arena, .err = err};
-    const struct tu_pnode *state =
-        old && old->kind == TU_P_CALL && old->n > TU_P_STATE ? old->item[TU_P_STATE] : NULL;
+    const struct tu_pnode *state = old && old->kind == TU_P_CALL && old->n > TU_P_STATE
+                                       ? old->item[TU_P_STATE]
+                                       : NULL;
     k.dict = tu_pnode_new(c->arena, TU_P_DICT, 0, err);
     if (!k.dict)
         return TU_ENOMEM;
-    for (size_t i = 0; state && state->kind == TU_P_DICT && i + 1 < state->n && !k.rc; i += 2)
+    for (size_t i = 0; state && state->kind == TU_P_DICT && i + 1 < state->n && !k.rc;
+         i += 2)
         k.rc = tu_pnode_add(c->arena, k.dict, state->item[i], state->item[i + 1], err);
     set_u64(&k, "tensor_model_parallel_size", c->tp);
     set_u64(&k, "pipeline_model_parallel_size", c->pp);
@@ -216,7 +237,8 @@ int tui_args_make(struct tu_ckpt *c, const struct tu_pnode *old, uint32_t pad, s
         set_u64(&k, "vocab_size", c->model.vocab);
     if (c->model.vocab)
         set_u64(&k, "padded_vocab_size",
-                tu_ceil_div(c->model.vocab, (uint64_t)(pad ? pad : 1) * c->tp) * (pad ? pad : 1) * c->tp);
+                tu_ceil_div(c->model.vocab, (uint64_t)(pad ? pad : 1) * c->tp) *
+                    (pad ? pad : 1) * c->tp);
     const char *dtype = tui_dtype_word(c);
     if (dtype && !k.rc) {
         char name[32] = "torch ";

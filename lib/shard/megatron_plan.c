@@ -1,33 +1,39 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* megatron_plan.c: the classic Megatron-LM layout, written.
  *
- * One file for each (tensor, pipeline, expert) rank with args, checkpoint_version, iteration and the
- * weights as `model`, or model0 … with chunks; then the tracker. */
+ * One file for each (tensor, pipeline, expert) rank with args, checkpoint_version,
+ * iteration and the weights as `model`, or model0 … with chunks; then the tracker. */
 
 #include <stdio.h>
 #include <string.h>
 
 #include "megatron.h"
 
-
 static uint32_t file_of(const struct tu_ckpt *c, struct tu_coord at)
 {
     return (at.pp * c->ep + at.ep) * c->tp + at.tp;
 }
 
-static int mesh(struct tu_ckpt *c, const struct tu_spec *spec, uint32_t *pad, struct tu_err *err)
+static int mesh(struct tu_ckpt *c, const struct tu_spec *spec, uint32_t *pad,
+                struct tu_err *err)
 {
     uint32_t version;
-    const struct { const char *key; uint32_t *to; uint64_t fallback, least, most; } k[] = {
-        {"tp", &c->tp, 1, 1, 4096},  {"pp", &c->pp, 1, 1, 4096},      {"vpp", &c->vpp, 1, 1, 4096},
-        {"ep", &c->ep, 1, 1, 4096},  {"version", &version, 3, 0, 3},  {"pad", pad, 128, 1, 1 << 20},
+    const struct {
+        const char *key;
+        uint32_t *to;
+        uint64_t fallback, least, most;
+    } k[] = {
+        {"tp", &c->tp, 1, 1, 4096},     {"pp", &c->pp, 1, 1, 4096},
+        {"vpp", &c->vpp, 1, 1, 4096},   {"ep", &c->ep, 1, 1, 4096},
+        {"version", &version, 3, 0, 3}, {"pad", pad, 128, 1, 1 << 20},
     };
     for (size_t i = 0; i < sizeof k / sizeof *k; i++) {
         uint64_t v;
         int rc = tu_spec_u64(spec, k[i].key, k[i].fallback, &v, err);
         if (!rc && (v < k[i].least || v > k[i].most))
-            rc = tu_fail(err, TU_EUSAGE, "%s=%llu: expected %llu to %llu", k[i].key, (unsigned long long)v,
-                         (unsigned long long)k[i].least, (unsigned long long)k[i].most);
+            rc = tu_fail(err, TU_EUSAGE, "%s=%llu: expected %llu to %llu", k[i].key,
+                         (unsigned long long)v, (unsigned long long)k[i].least,
+                         (unsigned long long)k[i].most);
         if (rc)
             return rc;
         *k[i].to = (uint32_t)v;
@@ -35,8 +41,10 @@ static int mesh(struct tu_ckpt *c, const struct tu_spec *spec, uint32_t *pad, st
     c->version = (int)version;
     const struct tu_model *m = &c->model;
     if (version < 2 && m->kv_heads != m->heads)
-        return tu_fail(err, TU_EUSAGE, "version=%u knows no query groups (the model has %llu for %llu heads)",
-                       version, (unsigned long long)m->kv_heads, (unsigned long long)m->heads);
+        return tu_fail(
+            err, TU_EUSAGE,
+            "version=%u knows no query groups (the model has %llu for %llu heads)",
+            version, (unsigned long long)m->kv_heads, (unsigned long long)m->heads);
     if (c->ep > 1 && (!m->experts || m->experts % c->ep))
         return tu_fail(err, TU_EUSAGE, "%llu experts do not divide by ep=%u",
                        (unsigned long long)m->experts, c->ep);
@@ -57,7 +65,8 @@ static int iteration(struct tu_ckpt *c, const struct tu_spec *spec, struct tu_er
     }
     int rc = tu_parse_u64(text, &v, err);
     if (!rc && v > 9999999)
-        rc = tu_fail(err, TU_EUSAGE, "iteration=%llu has more than 7 digits", (unsigned long long)v);
+        rc = tu_fail(err, TU_EUSAGE, "iteration=%llu has more than 7 digits",
+                     (unsigned long long)v);
     c->iteration = (int64_t)v;
     return rc;
 }
@@ -75,24 +84,26 @@ static int add_files(struct tu_ckpt *c, struct tu_err *err)
                 if (c->iteration < 0)
                     snprintf(path, sizeof path, "release/%s/model_optim_rng.pt", rank);
                 else
-                    snprintf(path, sizeof path, "iter_%07lld/%s/model_optim_rng.pt", (long long)c->iteration,
-                             rank);
+                    snprintf(path, sizeof path, "iter_%07lld/%s/model_optim_rng.pt",
+                             (long long)c->iteration, rank);
                 rc = tui_add_target(c, path, tu_format_find("torch"), at, &number, err);
             }
     return rc;
 }
 
-/* Where a name goes in the pickled object. The old model is nested: language_model, embedding or
- * encoder or output_layer; below embedding each part is a dictionary again, below encoder names are flat. */
-static int insert(struct tu_arena *a, struct tu_pnode *root, char *name, size_t tensor, bool nested,
-                  struct tu_err *err)
+/* Where a name goes in the pickled object. The old model is nested: language_model,
+ * embedding or encoder or output_layer; below embedding each part is a dictionary again,
+ * below encoder names are flat. */
+static int insert(struct tu_arena *a, struct tu_pnode *root, char *name, size_t tensor,
+                  bool nested, struct tu_err *err)
 {
     struct tu_pnode *at = root;
     char *p = name;
     while (true) {
         char *dot = strchr(p, '.');
         bool first = p == name; /* model, model0 */
-        bool flat = !first && (!nested || !strncmp(p, "layers.", 7) || !strncmp(p, "final_", 6));
+        bool flat =
+            !first && (!nested || !strncmp(p, "layers.", 7) || !strncmp(p, "final_", 6));
         if (!dot || flat)
             break;
         *dot = 0;
@@ -116,9 +127,11 @@ static int make_object(struct tu_ckpt *c, uint32_t f, struct tu_pnode *args, boo
     struct tu_pnode *root = tu_pnode_new(a, TU_P_DICT, 0, err);
     int rc = root ? tu_pnode_set(a, root, "args", args, err) : TU_ENOMEM;
     if (!rc)
-        rc = tu_pnode_set(a, root, "checkpoint_version", tu_pnode_real(a, c->version, err), err);
+        rc = tu_pnode_set(a, root, "checkpoint_version",
+                          tu_pnode_real(a, c->version, err), err);
     if (!rc)
-        rc = tu_pnode_set(a, root, "iteration", tu_pnode_int(a, c->iteration < 0 ? 0 : c->iteration, err), err);
+        rc = tu_pnode_set(a, root, "iteration",
+                          tu_pnode_int(a, c->iteration < 0 ? 0 : c->iteration, err), err);
     for (uint32_t v = 0; v < c->vpp && !rc; v++) {
         char model[16];
         snprintf(model, sizeof model, c->vpp > 1 ? "model%u" : "model", v);
@@ -134,8 +147,8 @@ static int make_object(struct tu_ckpt *c, uint32_t f, struct tu_pnode *args, boo
     return rc;
 }
 
-int tui_megatron_plan(struct tu_ckpt *c, const struct tu_spec *spec, const struct tu_shard_opts *o,
-                      struct tu_err *err)
+int tui_megatron_plan(struct tu_ckpt *c, const struct tu_spec *spec,
+                      const struct tu_shard_opts *o, struct tu_err *err)
 {
     const char *kind = tu_spec_get(spec, "spec");
     const char *map = !kind || !strcmp(kind, "te") ? "mcore-te"
@@ -147,8 +160,10 @@ int tui_megatron_plan(struct tu_ckpt *c, const struct tu_spec *spec, const struc
     if (!map)
         return tu_fail(err, TU_EUSAGE, "spec= is te, local or legacy");
     if (!c->canonical)
-        return tu_fail(err, TU_EUSAGE, "%.150s: the model's family is not known: give --family or a config.json",
-                       c->from->root);
+        return tu_fail(
+            err, TU_EUSAGE,
+            "%.150s: the model's family is not known: give --family or a config.json",
+            c->from->root);
     int rc = mesh(c, spec, &rule.pad, err);
     if (!rc)
         rc = iteration(c, spec, err);
@@ -172,12 +187,13 @@ int tui_megatron_plan(struct tu_ckpt *c, const struct tu_spec *spec, const struc
     return rc;
 }
 
-int tui_megatron_extra(const struct tu_ckpt *c, const char *folder, const struct tu_job *job,
-                       struct tu_err *err)
+int tui_megatron_extra(const struct tu_ckpt *c, const char *folder,
+                       const struct tu_job *job, struct tu_err *err)
 {
     char text[32], path[4096];
-    int n = c->iteration < 0 ? snprintf(text, sizeof text, "release")
-                             : snprintf(text, sizeof text, "%lld", (long long)c->iteration);
+    int n = c->iteration < 0
+                ? snprintf(text, sizeof text, "release")
+                : snprintf(text, sizeof text, "%lld", (long long)c->iteration);
     if (snprintf(path, sizeof path, "%s/" TUI_TRACKER, folder) >= (int)sizeof path)
         return tu_fail(err, TU_EIO, "%.200s: path too long", folder);
     return tu_file_write(path, text, (size_t)n, true, job, err);

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* meta.c: Meta's Llama files: consolidated.NN.pth, one per model-parallel rank, and params.json.
+/* meta.c: Meta's Llama files: consolidated.NN.pth, one per model-parallel rank, and
+ * params.json.
  *
- * Llama 1 and 2 cut the embedding on its columns, Llama 3 on its rows (fairscale's ParallelEmbedding and
- * VocabParallelEmbedding). Source: transformers models/llama/convert_llama_weights_to_hf.py. */
+ * Llama 1 and 2 cut the embedding on its columns, Llama 3 on its rows (fairscale's
+ * ParallelEmbedding and VocabParallelEmbedding). Source: transformers
+ * models/llama/convert_llama_weights_to_hf.py. */
 
 #include <dirent.h>
 #include <stdio.h>
@@ -17,7 +19,8 @@ static int is_consolidated(const struct dirent *d)
 {
     unsigned n;
     int end = 0;
-    return sscanf(d->d_name, "consolidated.%2u.pth%n", &n, &end) == 1 && end && !d->d_name[end];
+    return sscanf(d->d_name, "consolidated.%2u.pth%n", &n, &end) == 1 && end &&
+           !d->d_name[end];
 }
 
 static int consolidated(const char *path, struct dirent ***list)
@@ -49,7 +52,8 @@ static void cut_columns(const struct tu_ckpt *c, struct tu_named *named)
         named->transform = (named->transform & ~(unsigned)TU_MAP_VOCAB) | TU_MAP_ROW;
 }
 
-static int read_params(struct tu_ckpt *c, const struct tu_shard_opts *o, struct tu_err *err)
+static int read_params(struct tu_ckpt *c, const struct tu_shard_opts *o,
+                       struct tu_err *err)
 {
     char *path = tui_join(c->arena, c->root, "params.json", err), *text = NULL;
     const struct tu_side *config = tui_side(c, "config.json");
@@ -77,25 +81,34 @@ static size_t find_tensor(const struct tu_ckpt *c, const char *name)
     return tu_source_find(c->file[0].source, name);
 }
 
-static int meta_open(struct tu_ckpt *c, const struct tu_spec *spec, const struct tu_shard_opts *o,
-                     const struct tu_job *job, struct tu_err *err)
+static int meta_open(struct tu_ckpt *c, const struct tu_spec *spec,
+                     const struct tu_shard_opts *o, const struct tu_job *job,
+                     struct tu_err *err)
 {
     struct dirent **list = NULL;
     int n = consolidated(c->root, &list);
     char *hf = tui_join(c->arena, c->root, "hf", err);
-    int rc = !hf ? TU_ENOMEM : n > 0 ? 0 : tu_fail(err, TU_EINCOMPLETE, "%.150s: no consolidated.NN.pth", c->root);
+    int rc =
+        !hf     ? TU_ENOMEM
+        : n > 0 ? 0
+                : tu_fail(err, TU_EINCOMPLETE, "%.150s: no consolidated.NN.pth", c->root);
     (void)spec;
     for (int i = 0; i < n && !rc; i++) {
         struct tu_source *s = NULL;
         uint32_t number;
         unsigned rank = 0;
         char *path = tui_join(c->arena, c->root, list[i]->d_name, err);
-        if (path && sscanf(list[i]->d_name, "consolidated.%2u.pth", &rank) == 1 && rank != (unsigned)i)
-            rc = tu_fail(err, TU_EINCOMPLETE, "%.150s: consolidated.%02d.pth is missing", c->root, i);
+        if (path && sscanf(list[i]->d_name, "consolidated.%2u.pth", &rank) == 1 &&
+            rank != (unsigned)i)
+            rc = tu_fail(err, TU_EINCOMPLETE, "%.150s: consolidated.%02d.pth is missing",
+                         c->root, i);
         else
-            rc = path ? tu_source_open(&s, path, tu_format_find("torch"), &o->open, job, err) : TU_ENOMEM;
+            rc = path ? tu_source_open(&s, path, tu_format_find("torch"), &o->open, job,
+                                       err)
+                      : TU_ENOMEM;
         if (!rc)
-            rc = tui_add_source(c, list[i]->d_name, s, (struct tu_coord){.tp = (uint32_t)i}, &number, err);
+            rc = tui_add_source(c, list[i]->d_name, s,
+                                (struct tu_coord){.tp = (uint32_t)i}, &number, err);
     }
     free_list(list, n > 0 ? n : 0);
     c->tp = n > 0 ? (uint32_t)n : 1;
@@ -113,7 +126,8 @@ static int meta_open(struct tu_ckpt *c, const struct tu_spec *spec, const struct
     bool columns = e != SIZE_MAX && c->tp > 1 && c->file[0].source->tensor[e].rank == 2 &&
                    c->file[0].source->tensor[e].dim[1] * c->tp == c->model.hidden;
     for (uint32_t f = 0; f < c->files && !rc; f++) {
-        struct tui_naming name = {.map = c->map, .at = c->file[f].at, .adjust = columns ? cut_columns : NULL};
+        struct tui_naming name = {
+            .map = c->map, .at = c->file[f].at, .adjust = columns ? cut_columns : NULL};
         rc = tui_add_pieces(c, f, &name, err);
     }
     return rc;
@@ -125,8 +139,8 @@ static uint32_t file_of(const struct tu_ckpt *c, struct tu_coord at)
     return at.tp;
 }
 
-static int meta_plan(struct tu_ckpt *c, const struct tu_spec *spec, const struct tu_shard_opts *o,
-                     struct tu_err *err)
+static int meta_plan(struct tu_ckpt *c, const struct tu_spec *spec,
+                     const struct tu_shard_opts *o, struct tu_err *err)
 {
     struct tui_target_rule rule = {.tied_head = true};
     const char *embed = tu_spec_get(spec, "embed");
@@ -135,10 +149,12 @@ static int meta_plan(struct tu_ckpt *c, const struct tu_spec *spec, const struct
     if (!rc && (!tp || tp > 99))
         rc = tu_fail(err, TU_EUSAGE, "tp=%llu: expected 1 to 99", (unsigned long long)tp);
     if (!rc && embed && strcmp(embed, "rows") && strcmp(embed, "columns"))
-        rc = tu_fail(err, TU_EUSAGE, "embed= is rows (Llama 3) or columns (Llama 1 and 2)");
-    if (!rc && (!c->canonical || !c->model.gated || !c->model.rmsnorm || c->model.experts || c->model.qkv_bias))
-        rc = tu_fail(err, TU_EUSAGE, "%.100s: family '%s' has no form in Meta's files", c->from->root,
-                     c->model.family);
+        rc = tu_fail(err, TU_EUSAGE,
+                     "embed= is rows (Llama 3) or columns (Llama 1 and 2)");
+    if (!rc && (!c->canonical || !c->model.gated || !c->model.rmsnorm ||
+                c->model.experts || c->model.qkv_bias))
+        rc = tu_fail(err, TU_EUSAGE, "%.100s: family '%s' has no form in Meta's files",
+                     c->from->root, c->model.family);
     if (rc)
         return rc;
     c->tp = (uint32_t)tp;
@@ -148,7 +164,8 @@ static int meta_plan(struct tu_ckpt *c, const struct tu_spec *spec, const struct
         char name[32];
         uint32_t number;
         snprintf(name, sizeof name, "consolidated.%02u.pth", r);
-        rc = tui_add_target(c, name, tu_format_find("torch"), (struct tu_coord){.tp = r}, &number, err);
+        rc = tui_add_target(c, name, tu_format_find("torch"), (struct tu_coord){.tp = r},
+                            &number, err);
         if (!rc)
             c->file[number].save.folder_name = "consolidated";
     }
@@ -163,8 +180,8 @@ static int meta_plan(struct tu_ckpt *c, const struct tu_spec *spec, const struct
     return rc ? rc : tui_seal_plan(c, err);
 }
 
-static int meta_extra(const struct tu_ckpt *c, const char *folder, const struct tu_job *job,
-                      struct tu_err *err)
+static int meta_extra(const struct tu_ckpt *c, const char *folder,
+                      const struct tu_job *job, struct tu_err *err)
 {
     char path[4096];
     struct tu_buf b = {0};
@@ -179,7 +196,8 @@ static int meta_extra(const struct tu_ckpt *c, const char *folder, const struct 
 
 static const struct tu_layout_key keys[] = {
     {"tp", "model-parallel size: number of consolidated files"},
-    {"embed", "how the embedding is cut: rows (Llama 3) or columns (Llama 1 and 2); default by vocabulary"},
+    {"embed", "how the embedding is cut: rows (Llama 3) or columns (Llama 1 and 2); "
+              "default by vocabulary"},
     {NULL, NULL},
 };
 

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* move.c: every atom once through memory: read, digested, cast, written.
  *
- * Atoms are the tasks of the pool; an atom goes by windows of whole rows, so a worker needs a window, a
- * stage and, with a cast, a second window, whatever the size of the model. */
+ * Atoms are the tasks of the pool; an atom goes by windows of whole rows, so a worker
+ * needs a window, a stage and, with a cast, a second window, whatever the size of the
+ * model. */
 
 #include <stdatomic.h>
 #include <stdio.h>
@@ -10,7 +11,8 @@
 
 #include "move.h"
 
-#define WINDOW_CACHED ((uint64_t)4 << 20)  /* bytes: stays in the caches on its way through */
+#define WINDOW_CACHED                                                                    \
+    ((uint64_t)4 << 20) /* bytes: stays in the caches on its way through */
 #define WINDOW_LEAST ((uint64_t)64 << 10)
 
 struct worker {
@@ -23,11 +25,11 @@ struct mover {
     const struct tu_ckpt *from, *to; /* to NULL: digests or put alone */
     const struct tu_shard_opts *o;
     const struct tu_job *job;
-    struct tu_sink **sink;     /* [to->files] */
-    struct tu_digest *digest;  /* [from->atoms] or NULL */
+    struct tu_sink **sink;    /* [to->files] */
+    struct tu_digest *digest; /* [from->atoms] or NULL */
     tu_put_fn put;
     void *put_ctx;
-    uint64_t bytes;            /* of a worker's window */
+    uint64_t bytes; /* of a worker's window */
     struct worker *worker;
     unsigned workers;
     _Atomic uint64_t done;
@@ -78,8 +80,8 @@ static int mover_init(struct mover *m, struct tu_err *err)
     return rc;
 }
 
-/* Rows of a window: few enough to stay in the cache, unless some piece is turned and wants long runs
- * both ways. */
+/* Rows of a window: few enough to stay in the cache, unless some piece is turned and
+ * wants long runs both ways. */
 static uint64_t window_rows(const struct mover *m, const struct tui_parts *in,
                             const struct tui_parts *out, uint64_t line)
 {
@@ -93,8 +95,9 @@ static uint64_t window_rows(const struct mover *m, const struct tui_parts *in,
 }
 
 /* Vocabulary padding of one piece: zeros, or the last true row again. */
-static int write_pad(const struct mover *m, const struct tui_part *p, const char *last_row,
-                     size_t row_bytes, struct worker *wk, struct tu_err *err)
+static int write_pad(const struct mover *m, const struct tui_part *p,
+                     const char *last_row, size_t row_bytes, struct worker *wk,
+                     struct tu_err *err)
 {
     const struct tu_piece *piece = &m->to->piece[p->piece];
     uint64_t first, n;
@@ -116,8 +119,8 @@ static int write_pad(const struct mover *m, const struct tui_part *p, const char
             memset(wk->stage.data + i * cut, 0, cut);
     }
     for (uint64_t i = 0; i < n && !rc; i += batch)
-        rc = tu_sink_write(m->sink[piece->file], piece->index, (first + i) * cut, wk->stage.data,
-                           (size_t)tu_min(batch, n - i) * cut, err);
+        rc = tu_sink_write(m->sink[piece->file], piece->index, (first + i) * cut,
+                           wk->stage.data, (size_t)tu_min(batch, n - i) * cut, err);
     return rc;
 }
 
@@ -131,11 +134,13 @@ static int cast_window(const struct mover *m, const struct tui_window *w, uint32
         return 0;
     out->data = wk->cast;
     out->elem = tu_dtype_find(to)->block_bytes;
-    return tu_cast(to, out->data, dtype, w->data, (size_t)((w->r1 - w->r0) * w->cols), err);
+    return tu_cast(to, out->data, dtype, w->data, (size_t)((w->r1 - w->r0) * w->cols),
+                   err);
 }
 
-static int put_window(struct mover *m, const struct tui_parts *out, const struct tui_window *w,
-                      uint32_t dtype, bool last, struct worker *wk, struct tu_err *err)
+static int put_window(struct mover *m, const struct tui_parts *out,
+                      const struct tui_window *w, uint32_t dtype, bool last,
+                      struct worker *wk, struct tu_err *err)
 {
     struct tui_window t;
     size_t n = (size_t)((w->r1 - w->r0) * w->cols) * w->elem;
@@ -146,15 +151,18 @@ static int put_window(struct mover *m, const struct tui_parts *out, const struct
     int rc = cast_window(m, w, dtype, wk, &t, err);
     size_t line = (size_t)t.cols * t.elem;
     for (size_t i = 0; i < out->n && !rc; i++) {
-        rc = tui_window_empty(m->to, &out->part[i], &t, m->sink[m->to->piece[out->part[i].piece].file],
-                              &wk->stage, err);
+        rc = tui_window_empty(m->to, &out->part[i], &t,
+                              m->sink[m->to->piece[out->part[i].piece].file], &wk->stage,
+                              err);
         if (!rc && last)
-            rc = write_pad(m, &out->part[i], t.data + (t.r1 - t.r0 - 1) * line, line, wk, err);
+            rc = write_pad(m, &out->part[i], t.data + (t.r1 - t.r0 - 1) * line, line, wk,
+                           err);
     }
     return rc;
 }
 
-static void digest_window(struct mover *m, uint32_t a, const struct tui_window *w, struct worker *wk)
+static void digest_window(struct mover *m, uint32_t a, const struct tui_window *w,
+                          struct worker *wk)
 {
     size_t n = (size_t)((w->r1 - w->r0) * w->cols) * w->elem;
     if (!m->digest)
@@ -165,16 +173,20 @@ static void digest_window(struct mover *m, uint32_t a, const struct tui_window *
 }
 
 static int move_windows(struct mover *m, uint32_t a, const struct tui_parts *in,
-                        const struct tui_parts *out, struct worker *wk, struct tu_err *err)
+                        const struct tui_parts *out, struct worker *wk,
+                        struct tu_err *err)
 {
     const struct tu_tensor *t = &m->from->atom[a].tensor;
-    struct tui_window w = {.data = wk->window, .elem = tu_dtype_find(t->dtype)->block_bytes};
+    struct tui_window w = {.data = wk->window,
+                           .elem = tu_dtype_find(t->dtype)->block_bytes};
     uint64_t rows;
     int rc = 0;
     tu_tensor_matrix(t, &rows, &w.cols);
     if (w.cols * w.elem > m->bytes)
-        return tu_fail(err, TU_ENOMEM, "a row of '%.80s' has %llu bytes, over the memory budget: raise --memory",
-                       t->name, (unsigned long long)(w.cols * w.elem));
+        return tu_fail(
+            err, TU_ENOMEM,
+            "a row of '%.80s' has %llu bytes, over the memory budget: raise --memory",
+            t->name, (unsigned long long)(w.cols * w.elem));
     uint64_t step = window_rows(m, in, out, w.cols * w.elem);
     for (w.r0 = 0; w.r0 < rows && w.cols && !rc; w.r0 = w.r1) {
         w.r1 = tu_min(w.r0 + step, rows);
@@ -199,7 +211,8 @@ static int move_atom(void *ctx, uint64_t a, unsigned worker, struct tu_err *err)
     struct tui_parts in = {0}, out = {0};
     const struct tu_tensor *t = &m->from->atom[a].tensor;
     if (!tu_dtype_is_plain(t->dtype))
-        return tu_fail(err, TU_EUNSUP, "'%.100s' is packed in blocks and cannot be cut by rows here",
+        return tu_fail(err, TU_EUNSUP,
+                       "'%.100s' is packed in blocks and cannot be cut by rows here",
                        t->name);
     int rc = tui_parts_of(&in, m->from, (uint32_t)a, false, err);
     if (!rc && m->to)
@@ -232,23 +245,24 @@ static int run(struct mover *m, struct tu_err *err)
     return rc;
 }
 
-int tu_ckpt_digest(const struct tu_ckpt *c, const struct tu_shard_opts *o, const struct tu_job *job,
-                   struct tu_digest *out, struct tu_err *err)
+int tu_ckpt_digest(const struct tu_ckpt *c, const struct tu_shard_opts *o,
+                   const struct tu_job *job, struct tu_digest *out, struct tu_err *err)
 {
     struct mover m = {.from = c, .o = o, .job = job, .digest = out};
     return run(&m, err);
 }
 
 int tui_move(const struct tu_ckpt *from, const struct tu_ckpt *to, struct tu_sink **sink,
-             const struct tu_shard_opts *o, const struct tu_job *job, struct tu_digest *digest,
-             struct tu_err *err)
+             const struct tu_shard_opts *o, const struct tu_job *job,
+             struct tu_digest *digest, struct tu_err *err)
 {
-    struct mover m = {.from = from, .to = to, .o = o, .job = job, .digest = digest, .sink = sink};
+    struct mover m = {
+        .from = from, .to = to, .o = o, .job = job, .digest = digest, .sink = sink};
     return run(&m, err);
 }
 
-int tu_ckpt_walk(const struct tu_ckpt *c, uint32_t a, const struct tu_job *job, tu_put_fn put,
-                 void *ctx, struct tu_err *err)
+int tu_ckpt_walk(const struct tu_ckpt *c, uint32_t a, const struct tu_job *job,
+                 tu_put_fn put, void *ctx, struct tu_err *err)
 {
     struct mover m = {.from = c, .job = job, .put = put, .put_ctx = ctx};
     int rc = mover_init(&m, err);

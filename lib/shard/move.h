@@ -31,20 +31,21 @@ struct tui_stage {
 };
 
 /* Parts of atom a: all pieces, or only those that are not replicas. */
-int tui_parts_of(struct tui_parts *out, const struct tu_ckpt *c, uint32_t a, bool replicas,
-                 struct tu_err *err);
+int tui_parts_of(struct tui_parts *out, const struct tu_ckpt *c, uint32_t a,
+                 bool replicas, struct tu_err *err);
 void tui_parts_release(struct tui_parts *p);
 /* Fill the window from one part. */
-int tui_window_fill(const struct tu_ckpt *c, const struct tui_part *p, struct tui_window *w,
-                    struct tui_stage *s, struct tu_err *err);
+int tui_window_fill(const struct tu_ckpt *c, const struct tui_part *p,
+                    struct tui_window *w, struct tui_stage *s, struct tu_err *err);
 /* Write the window's share of one part to its sink. */
-int tui_window_empty(const struct tu_ckpt *c, const struct tui_part *p, const struct tui_window *w,
-                     struct tu_sink *sink, struct tui_stage *s, struct tu_err *err);
+int tui_window_empty(const struct tu_ckpt *c, const struct tui_part *p,
+                     const struct tui_window *w, struct tu_sink *sink,
+                     struct tui_stage *s, struct tu_err *err);
 
-
-/* All atoms of `from` into the sinks [to->files] of `to`; digest [from->atoms] or NULL. */
+/* All atoms of `from` into the sinks [to->files] of `to`; digest [from->atoms] or NULL.
+ */
 int tui_move(const struct tu_ckpt *from, const struct tu_ckpt *to, struct tu_sink **sink,
-             const struct tu_shard_opts *o, const struct tu_job *job, struct tu_digest *digest,
-             struct tu_err *err);
+             const struct tu_shard_opts *o, const struct tu_job *job,
+             struct tu_digest *digest, struct tu_err *err);
 
 #endif

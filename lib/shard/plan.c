@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* plan.c: the pieces of a checkpoint to be written: which role goes to which file, under which name. */
+/* plan.c: the pieces of a checkpoint to be written: which role goes to which file, under
+ * which name. */
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,7 +16,8 @@ int tui_plan_stages(struct tu_ckpt *c, const char *layers, struct tu_err *err)
     if (!c->stage)
         return TU_ENOMEM;
     if (!layers && total % n)
-        return tu_fail(err, TU_EUSAGE, "%llu layers do not divide by pp=%u x vpp=%u: choose a product "
+        return tu_fail(err, TU_EUSAGE,
+                       "%llu layers do not divide by pp=%u x vpp=%u: choose a product "
                        "that divides, or give layers=N+N+… with %u numbers",
                        (unsigned long long)total, c->pp, c->vpp, n);
     for (uint32_t i = 0; i < n; i++) {
@@ -23,9 +25,12 @@ int tui_plan_stages(struct tu_ckpt *c, const char *layers, struct tu_err *err)
         if (layers) {
             char *end;
             count = strtoull(layers, &end, 10);
-            if (end == layers || (*end && *end != '+') || (i + 1 < n) != (*end == '+') || count > total)
-                return tu_fail(err, TU_EUSAGE, "layers= needs %u numbers joined by '+', one for each "
-                               "stage and chunk (chunk 0 of all stages first)", n);
+            if (end == layers || (*end && *end != '+') || (i + 1 < n) != (*end == '+') ||
+                count > total)
+                return tu_fail(err, TU_EUSAGE,
+                               "layers= needs %u numbers joined by '+', one for each "
+                               "stage and chunk (chunk 0 of all stages first)",
+                               n);
             layers = end + 1;
         }
         c->stage[i] = (struct tu_stage){(uint32_t)at, (uint32_t)count};
@@ -63,13 +68,14 @@ uint32_t tui_plan_dtype(const struct tu_ckpt *c, uint32_t dtype)
     return c->dtype != TU_DTYPE_NONE && tu_dtype_is_float(dtype) ? c->dtype : dtype;
 }
 
-int tui_add_target_piece(struct tu_ckpt *c, uint32_t f, const char *name, struct tu_fuse fuse,
-                         struct tu_coord at, const uint64_t *dim, struct tu_err *err)
+int tui_add_target_piece(struct tu_ckpt *c, uint32_t f, const char *name,
+                         struct tu_fuse fuse, struct tu_coord at, const uint64_t *dim,
+                         struct tu_err *err)
 {
     const struct tu_role *r = &c->role[fuse.role[0]];
     struct tu_piece p = {.file = f, .at = at, .fuse = fuse};
-    int rc = tu_tensor_make(&p.tensor, c->arena, name, tui_plan_dtype(c, r->dtype), dim, r->rank, NULL,
-                            err);
+    int rc = tu_tensor_make(&p.tensor, c->arena, name, tui_plan_dtype(c, r->dtype), dim,
+                            r->rank, NULL, err);
     if (!rc)
         rc = TU_GROW(&c->piece, &c->piece_cap, c->pieces, err);
     if (!rc)
@@ -77,9 +83,11 @@ int tui_add_target_piece(struct tu_ckpt *c, uint32_t f, const char *name, struct
     return rc;
 }
 
-/* The fuse of a named entry; every role of it must be there. *first: role number i leads it. */
-static int fuse_named(struct tu_ckpt *c, uint32_t i, const struct tu_named *named, const char *entry,
-                      struct tu_fuse *out, bool *first, struct tu_err *err)
+/* The fuse of a named entry; every role of it must be there. *first: role number i leads
+ * it. */
+static int fuse_named(struct tu_ckpt *c, uint32_t i, const struct tu_named *named,
+                      const char *entry, struct tu_fuse *out, bool *first,
+                      struct tu_err *err)
 {
     uint32_t *list = tu_arena_alloc(c->arena, named->n, sizeof *list, err);
     if (!list)
@@ -87,7 +95,8 @@ static int fuse_named(struct tu_ckpt *c, uint32_t i, const struct tu_named *name
     for (unsigned k = 0; k < named->n; k++) {
         list[k] = tu_names_get(c->from->names, named->role[k]);
         if (list[k] == TU_NAMES_NONE || c->role[list[k]].atom == UINT32_MAX)
-            return tu_fail(err, TU_EINCOMPLETE, "'%.80s' needs '%.80s', which is not there or not selected",
+            return tu_fail(err, TU_EINCOMPLETE,
+                           "'%.80s' needs '%.80s', which is not there or not selected",
                            entry, named->role[k]);
     }
     *first = list[0] == i;
@@ -103,8 +112,8 @@ struct planner {
 };
 
 /* One entry on all tensor-parallel ranks, and on the expert ranks that hold it. */
-static int place(struct planner *p, const struct tu_fuse *fuse, uint32_t chunk, int64_t expert_rank,
-                 struct tu_err *err)
+static int place(struct planner *p, const struct tu_fuse *fuse, uint32_t chunk,
+                 int64_t expert_rank, struct tu_err *err)
 {
     struct tu_ckpt *c = p->c;
     struct tu_coord at = {.pp = chunk % c->pp, .vp = chunk / c->pp};
@@ -113,7 +122,8 @@ static int place(struct planner *p, const struct tu_fuse *fuse, uint32_t chunk, 
     for (at.ep = 0; at.ep < c->ep && !rc; at.ep++)
         for (at.tp = 0; at.tp < c->tp && !rc; at.tp++)
             if (expert_rank < 0 || expert_rank == at.ep)
-                rc = tui_add_target_piece(c, p->file_of(c, at), p->name.data, *fuse, at, dim, err);
+                rc = tui_add_target_piece(c, p->file_of(c, at), p->name.data, *fuse, at,
+                                          dim, err);
     return rc;
 }
 
@@ -132,8 +142,11 @@ static int plan_role(struct planner *p, uint32_t i, struct tu_err *err)
     struct tu_ckpt *c = p->c;
     const struct tu_role *r = &c->role[i];
     uint32_t last = c->pp * c->vpp - 1;
-    uint32_t chunk = r->layer >= 0 ? tui_stage_of(c, r->layer) : tui_role_is_front(r->name) ? 0 : last;
-    int64_t layer_base = r->layer >= 0 ? c->stage[chunk].first : 0, expert_base = 0, rank = -1;
+    uint32_t chunk = r->layer >= 0                ? tui_stage_of(c, r->layer)
+                     : tui_role_is_front(r->name) ? 0
+                                                  : last;
+    int64_t layer_base = r->layer >= 0 ? c->stage[chunk].first : 0, expert_base = 0,
+            rank = -1;
     struct tu_named named;
     struct tu_fuse fuse;
     bool yes = false, first = false;
@@ -144,10 +157,11 @@ static int plan_role(struct planner *p, uint32_t i, struct tu_err *err)
     }
     int rc = name_prefix(p, chunk, err);
     if (!rc)
-        rc = tu_map_entry(c->map, r->name, layer_base, expert_base, &p->name, &named, &yes, err);
+        rc = tu_map_entry(c->map, r->name, layer_base, expert_base, &p->name, &named,
+                          &yes, err);
     if (!rc && !yes)
-        rc = tu_fail(err, TU_EINCOMPLETE, "map %s has no name for '%.100s'", tu_map_name(c->map),
-                     c->from->atom[r->atom].tensor.name);
+        rc = tu_fail(err, TU_EINCOMPLETE, "map %s has no name for '%.100s'",
+                     tu_map_name(c->map), c->from->atom[r->atom].tensor.name);
     if (!rc && p->rule->adjust)
         p->rule->adjust(c, &named);
     if (!rc)

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* publish.c: a converted checkpoint appears whole or not at all.
  *
- * Everything is written below ROOT.partial-ID, where ID is a checksum of the plan, and renamed when it
- * is durable. A run that was killed leaves the partial folder; the next run of the same plan finds it by
- * its name and starts again. */
+ * Everything is written below ROOT.partial-ID, where ID is a checksum of the plan, and
+ * renamed when it is durable. A run that was killed leaves the partial folder; the next
+ * run of the same plan finds it by its name and starts again. */
 
 /* renameat2 (RENAME_EXCHANGE) needs _GNU_SOURCE. */
 #define _GNU_SOURCE
@@ -98,11 +98,11 @@ static int free_bytes(const char *root, uint64_t *out, struct tu_err *err)
     return rc;
 }
 
-int tu_plan_cost(const struct tu_ckpt *from, const struct tu_ckpt *to, const struct tu_job *job,
-                 struct tu_plan_cost *out, struct tu_err *err)
+int tu_plan_cost(const struct tu_ckpt *from, const struct tu_ckpt *to,
+                 const struct tu_job *job, struct tu_plan_cost *out, struct tu_err *err)
 {
-    *out = (struct tu_plan_cost){.files = to->files, .tensors = to->pieces,
-                                 .memory_bytes = tu_job_memory(job)};
+    *out = (struct tu_plan_cost){
+        .files = to->files, .tensors = to->pieces, .memory_bytes = tu_job_memory(job)};
     for (size_t a = 0; a < from->atoms; a++)
         out->read_bytes += from->atom[a].tensor.bytes;
     for (size_t i = 0; i < to->pieces; i++)
@@ -131,15 +131,19 @@ static bool same_file(const char *a, const char *b)
     return !stat(a, &x) && !stat(b, &y) && x.st_dev == y.st_dev && x.st_ino == y.st_ino;
 }
 
-static int refuse(const struct tu_ckpt *from, const struct tu_ckpt *to, const struct tu_shard_opts *o,
-                  const struct tu_job *job, struct tu_err *err)
+static int refuse(const struct tu_ckpt *from, const struct tu_ckpt *to,
+                  const struct tu_shard_opts *o, const struct tu_job *job,
+                  struct tu_err *err)
 {
     struct tu_plan_cost cost;
     struct stat st;
-    if (same_file(from->root, to->root) || (tui_is_dir(from->root) && inside(to->root, from->root)) ||
+    if (same_file(from->root, to->root) ||
+        (tui_is_dir(from->root) && inside(to->root, from->root)) ||
         (tui_is_dir(to->root) && inside(from->root, to->root)))
-        return tu_fail(err, TU_EUSAGE, "%.150s: source and destination overlap: nothing is converted in place",
-                       to->root);
+        return tu_fail(
+            err, TU_EUSAGE,
+            "%.150s: source and destination overlap: nothing is converted in place",
+            to->root);
     if (!lstat(to->root, &st) && !(o && o->force) && S_ISDIR(st.st_mode))
         return tu_fail(err, TU_EEXISTS, "%.200s: exists (-f replaces it)", to->root);
     if (!lstat(to->root, &st) && S_ISDIR(st.st_mode) != !!*to->file[0].path)
@@ -147,15 +151,16 @@ static int refuse(const struct tu_ckpt *from, const struct tu_ckpt *to, const st
                        S_ISDIR(st.st_mode) ? "" : "not ");
     int rc = tu_plan_cost(from, to, job, &cost, err);
     if (!rc && cost.write_bytes > cost.free_bytes)
-        rc = tu_fail(err, TU_EIO, "%.120s: the result needs %llu bytes and %llu are free", to->root,
-                     (unsigned long long)cost.write_bytes, (unsigned long long)cost.free_bytes);
+        rc = tu_fail(err, TU_EIO, "%.120s: the result needs %llu bytes and %llu are free",
+                     to->root, (unsigned long long)cost.write_bytes,
+                     (unsigned long long)cost.free_bytes);
     return rc;
 }
 
 struct target {
     struct tu_ckpt *to;
     const struct tu_job *job;
-    const char *folder;     /* the partial folder, or "" for a checkpoint of one file */
+    const char *folder; /* the partial folder, or "" for a checkpoint of one file */
     struct tu_sink **sink;
 };
 
@@ -173,7 +178,8 @@ static int open_sinks(struct target *t, struct tu_err *err)
         if (!rc && *t->folder)
             rc = make_parents(path, strlen(t->folder) + 1, err);
         if (!rc)
-            rc = tu_sink_open(&t->sink[f], path, to->file[f].format, &to->file[f].save, t->job, err);
+            rc = tu_sink_open(&t->sink[f], path, to->file[f].format, &to->file[f].save,
+                              t->job, err);
     }
     return rc;
 }
@@ -188,8 +194,8 @@ static int finish_sinks(struct target *t, struct tu_err *err)
     return rc;
 }
 
-static int write_small(struct target *t, const char *folder, const char *name, const char *text,
-                       size_t n, struct tu_err *err)
+static int write_small(struct target *t, const char *folder, const char *name,
+                       const char *text, size_t n, struct tu_err *err)
 {
     char *at = tui_join(t->to->arena, t->folder, folder, err);
     char *path = at ? tui_join(t->to->arena, at, name, err) : NULL;
@@ -197,15 +203,16 @@ static int write_small(struct target *t, const char *folder, const char *name, c
     return rc ? rc : tu_file_write(path, text, n, true, t->job, err);
 }
 
-static int write_rest(struct target *t, const struct tu_digest *digest, size_t n, struct tu_err *err)
+static int write_rest(struct target *t, const struct tu_digest *digest, size_t n,
+                      struct tu_err *err)
 {
     const struct tu_ckpt *to = t->to;
     struct tu_digest *sorted = tu_alloc(n + 1, sizeof *sorted, err);
     struct tu_buf b = {0};
     int rc = sorted ? 0 : TU_ENOMEM;
     for (size_t i = 0; i < to->sides && to->layout->side_folder && !rc; i++)
-        rc = write_small(t, to->layout->side_folder, to->side[i].name, to->side[i].text, to->side[i].n,
-                         err);
+        rc = write_small(t, to->layout->side_folder, to->side[i].name, to->side[i].text,
+                         to->side[i].n, err);
     if (!rc) {
         memcpy(sorted, digest, n * sizeof *sorted);
         rc = tu_digest_write(&b, sorted, n, err);
@@ -239,7 +246,8 @@ static int publish(const char *partial, const char *root, struct tu_err *err)
     if (!rc && renameat2(AT_FDCWD, partial, AT_FDCWD, root, how))
         rc = tu_fail_errno(err, "%s", root);
     else if (!rc && (rc = tu_dir_sync(parent, err)))
-        (void)renameat2(AT_FDCWD, root, AT_FDCWD, partial, how); /* not durable: take it back */
+        (void)renameat2(AT_FDCWD, root, AT_FDCWD, partial,
+                        how); /* not durable: take it back */
     if (!rc && exchange)
         remove_tree(partial); /* what was there before */
     tu_free(parent);
@@ -258,8 +266,9 @@ static int make_partial(struct tu_ckpt *to, char **out, struct tu_err *err)
     return mkdir(*out, 0777) ? tu_fail_errno(err, "%s", *out) : 0;
 }
 
-int tu_ckpt_convert(const struct tu_ckpt *from, struct tu_ckpt *to, const struct tu_shard_opts *o,
-                    const struct tu_job *job, struct tu_digest *digest, struct tu_err *err)
+int tu_ckpt_convert(const struct tu_ckpt *from, struct tu_ckpt *to,
+                    const struct tu_shard_opts *o, const struct tu_job *job,
+                    struct tu_digest *digest, struct tu_err *err)
 {
     struct target t = {.to = to, .job = job, .folder = ""};
     bool folder = to->files && *to->file[0].path;
@@ -268,7 +277,8 @@ int tu_ckpt_convert(const struct tu_ckpt *from, struct tu_ckpt *to, const struct
         return tu_fail(err, TU_EUSAGE, "%.200s: there is nothing to convert", from->root);
     struct tu_digest *d = digest ? digest : tu_calloc(from->atoms + 1, sizeof *d, err);
     int rc = d ? refuse(from, to, o, job, err) : TU_ENOMEM;
-    if (!rc) /* which of two different tied heads is right cannot be guessed: they are always compared */
+    if (!rc) /* which of two different tied heads is right cannot be guessed: they are
+                always compared */
         rc = tu_ckpt_replicas(from, !(o && o->verify_replicas), job, err);
     if (!rc && folder) {
         rc = make_partial(to, &partial, err);

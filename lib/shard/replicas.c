@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* replicas.c: pieces that should hold the same elements, compared on their atoms.
  *
- * A window is filled from the pieces that are used, and again with the replica laid over it: nothing may
- * change. So replicas may be cut differently from what they repeat. */
+ * A window is filled from the pieces that are used, and again with the replica laid over
+ * it: nothing may change. So replicas may be cut differently from what they repeat. */
 
 #include <string.h>
 
@@ -16,15 +16,17 @@ struct scratch {
     struct tui_stage stage;
 };
 
-static int differs(const struct tu_ckpt *c, uint32_t piece, uint32_t other, uint64_t element,
-                   struct tu_err *err)
+static int differs(const struct tu_ckpt *c, uint32_t piece, uint32_t other,
+                   uint64_t element, struct tu_err *err)
 {
     const struct tu_piece *p = &c->piece[piece], *q = &c->piece[other];
     bool tied = (p->fuse.transform | q->fuse.transform) & TU_MAP_TIED;
-    return tu_fail(err, TU_EINCOMPLETE, "%.80s: '%.50s' differs from '%.50s' at element %llu%s",
+    return tu_fail(err, TU_EINCOMPLETE,
+                   "%.80s: '%.50s' differs from '%.50s' at element %llu%s",
                    c->file[p->file].source->path, p->tensor.name, q->tensor.name,
                    (unsigned long long)element,
-                   tied ? ", but the configuration ties them (--untied keeps both)" : ", its replica");
+                   tied ? ", but the configuration ties them (--untied keeps both)"
+                        : ", its replica");
 }
 
 static int compare(const struct tu_ckpt *c, uint32_t a, const struct tui_parts *used,
@@ -37,7 +39,8 @@ static int compare(const struct tu_ckpt *c, uint32_t a, const struct tui_parts *
     tu_tensor_matrix(t, &rows, &w.cols);
     uint64_t line = tu_max(w.cols * w.elem, 1), step = tu_max(s->bytes / line, 1);
     if (line > s->bytes)
-        return tu_fail(err, TU_ENOMEM, "a row of '%.100s' does not fit the memory budget", t->name);
+        return tu_fail(err, TU_ENOMEM, "a row of '%.100s' does not fit the memory budget",
+                       t->name);
     for (w.r0 = 0; w.r0 < rows && !rc; w.r0 = w.r1) {
         w.r1 = tu_min(w.r0 + step, rows);
         size_t n = (size_t)((w.r1 - w.r0) * line), k = 0;
@@ -52,7 +55,8 @@ static int compare(const struct tu_ckpt *c, uint32_t a, const struct tui_parts *
             continue;
         while (s->copy[k] == s->window[k])
             k++;
-        rc = differs(c, replica->piece, used->part[0].piece, w.r0 * w.cols + k / w.elem, err);
+        rc = differs(c, replica->piece, used->part[0].piece, w.r0 * w.cols + k / w.elem,
+                     err);
     }
     return rc;
 }
@@ -66,7 +70,8 @@ static bool is_tied(const struct tu_ckpt *c, uint32_t a)
     return false;
 }
 
-static int check_atom(const struct tu_ckpt *c, uint32_t a, struct scratch *s, struct tu_err *err)
+static int check_atom(const struct tu_ckpt *c, uint32_t a, struct scratch *s,
+                      struct tu_err *err)
 {
     struct tui_parts all = {0}, used = {0};
     int rc = tui_parts_of(&all, c, a, true, err);
@@ -86,7 +91,8 @@ int tu_ckpt_replicas(const struct tu_ckpt *c, bool tied_only, const struct tu_jo
     struct scratch s = {.bytes = tu_max(WINDOW, tu_job_memory(job) / 4)};
     int rc = 0;
     s.stage.bytes = (size_t)s.bytes;
-    if (!(s.window = tu_alloc((size_t)s.bytes, 1, err)) || !(s.copy = tu_alloc((size_t)s.bytes, 1, err)) ||
+    if (!(s.window = tu_alloc((size_t)s.bytes, 1, err)) ||
+        !(s.copy = tu_alloc((size_t)s.bytes, 1, err)) ||
         !(s.stage.data = tu_alloc((size_t)s.bytes, 1, err)))
         rc = TU_ENOMEM;
     for (uint32_t a = 0; a < c->atoms && !rc; a++)

@@ -11,21 +11,23 @@
 #define U(x) ((unsigned long long)(x))
 
 /* A role by name, made or compared with what is known of it. */
-static int role_get(struct tu_ckpt *c, const struct tu_role *want, const char *piece, uint32_t *out,
-                    struct tu_err *err)
+static int role_get(struct tu_ckpt *c, const struct tu_role *want, const char *piece,
+                    uint32_t *out, struct tu_err *err)
 {
     *out = tu_names_get(c->names, want->name);
     if (*out != TU_NAMES_NONE) {
         const struct tu_role *r = &c->role[*out];
         if (r->dtype != want->dtype) {
             char a[8], b[8];
-            return tu_fail(err, TU_EINCOMPLETE, "'%.100s' is %s here and %s in another file", piece,
+            return tu_fail(err, TU_EINCOMPLETE,
+                           "'%.100s' is %s here and %s in another file", piece,
                            tu_dtype_text(want->dtype, a), tu_dtype_text(r->dtype, b));
         }
         if (r->rank != want->rank || r->rows != want->rows || r->cols != want->cols)
-            return tu_fail(err, TU_EINCOMPLETE,
-                           "'%.80s' makes a %llux%llu tensor here and %llux%llu in another file",
-                           piece, U(want->rows), U(want->cols), U(r->rows), U(r->cols));
+            return tu_fail(
+                err, TU_EINCOMPLETE,
+                "'%.80s' makes a %llux%llu tensor here and %llux%llu in another file",
+                piece, U(want->rows), U(want->cols), U(r->rows), U(r->cols));
         return 0;
     }
     int rc = TU_GROW(&c->role, &c->role_cap, c->roles, err);
@@ -41,8 +43,8 @@ static int role_get(struct tu_ckpt *c, const struct tu_role *want, const char *p
 }
 
 /* The piece as a matrix before its transpose; experts of a stack one under the other. */
-static int matrix(const struct tu_tensor *t, unsigned transform, uint64_t *rows, uint64_t *cols,
-                  struct tu_err *err)
+static int matrix(const struct tu_tensor *t, unsigned transform, uint64_t *rows,
+                  uint64_t *cols, struct tu_err *err)
 {
     bool stack = transform & TU_MAP_STACK;
     if (t->rank == 0 || t->rank > 2u + stack || t->rank < 1u + stack)
@@ -64,15 +66,17 @@ static bool is_attention(const char *role)
 
 /* Rows of role number k of n that share `total` rows. */
 static int share(const struct tu_ckpt *c, const struct tu_named *named, const char *name,
-                 uint32_t k, uint32_t n, uint64_t total, uint64_t *rows, struct tu_err *err)
+                 uint32_t k, uint32_t n, uint64_t total, uint64_t *rows,
+                 struct tu_err *err)
 {
     const struct tu_model *m = &c->model;
     if (n == 1) {
         *rows = total;
         if (named->transform & TU_MAP_VOCAB && m->vocab) {
             if (m->vocab > total)
-                return tu_fail(err, TU_EINCOMPLETE, "'%.80s' has %llu rows in all, the vocabulary %llu",
-                               name, U(total), U(m->vocab));
+                return tu_fail(err, TU_EINCOMPLETE,
+                               "'%.80s' has %llu rows in all, the vocabulary %llu", name,
+                               U(total), U(m->vocab));
             *rows = m->vocab;
         }
         return 0;
@@ -80,17 +84,19 @@ static int share(const struct tu_ckpt *c, const struct tu_named *named, const ch
     if (is_attention(named->role[0]) && m->heads && m->head_dim) {
         uint64_t q = m->heads * m->head_dim, kv = m->kv_heads * m->head_dim;
         if (q + 2 * kv != total)
-            return tu_fail(err, TU_EINCOMPLETE, "'%.60s': %llu rows in all, but %llu heads and 2 x %llu "
-                           "key-value heads of %llu make %llu", name, U(total), U(m->heads),
-                           U(m->kv_heads), U(m->head_dim), U(q + 2 * kv));
+            return tu_fail(err, TU_EINCOMPLETE,
+                           "'%.60s': %llu rows in all, but %llu heads and 2 x %llu "
+                           "key-value heads of %llu make %llu",
+                           name, U(total), U(m->heads), U(m->kv_heads), U(m->head_dim),
+                           U(q + 2 * kv));
         *rows = k == 0 ? q : kv;
         return 0;
     }
     if (named->transform & TU_MAP_QKV)
         return tu_fail(err, TU_EINCOMPLETE, "'%.100s': heads are not known", name);
     if (total % n)
-        return tu_fail(err, TU_EINCOMPLETE, "'%.100s': %llu rows are not %u equal parts", name,
-                       U(total), n);
+        return tu_fail(err, TU_EINCOMPLETE, "'%.100s': %llu rows are not %u equal parts",
+                       name, U(total), n);
     *rows = total / n;
     return 0;
 }
@@ -106,8 +112,8 @@ static void expert_name(char *out, size_t cap, const char *role, uint64_t e)
 }
 
 /* The fuse of a named tensor; its roles are made or compared. */
-static int fuse_of(struct tu_ckpt *c, const struct tu_tensor *t, const struct tu_named *named,
-                   struct tu_fuse *out, struct tu_err *err)
+static int fuse_of(struct tu_ckpt *c, const struct tu_tensor *t,
+                   const struct tu_named *named, struct tu_fuse *out, struct tu_err *err)
 {
     uint64_t rows = 0, cols = 0, experts = 1;
     unsigned tr = named->transform;
@@ -117,15 +123,18 @@ static int fuse_of(struct tu_ckpt *c, const struct tu_tensor *t, const struct tu
     if (tr & TU_MAP_STACK)
         experts = t->dim[0];
     if (experts > 1u << 20 || !experts)
-        return tu_fail(err, TU_EINCOMPLETE, "'%.100s' has %llu experts", t->name, U(experts));
-    uint32_t n = (uint32_t)experts * named->n, *list = tu_arena_alloc(c->arena, n, sizeof *list, err);
+        return tu_fail(err, TU_EINCOMPLETE, "'%.100s' has %llu experts", t->name,
+                       U(experts));
+    uint32_t n = (uint32_t)experts * named->n,
+             *list = tu_arena_alloc(c->arena, n, sizeof *list, err);
     if (!list)
         return TU_ENOMEM;
     uint64_t total = tr & (TU_MAP_COLUMN | TU_MAP_VOCAB) ? rows * c->tp : rows;
     for (uint32_t i = 0; i < n; i++) {
         char name[160];
         uint32_t k = i % named->n;
-        struct tu_role want = {.layer = named->layer, .expert = named->expert, .dtype = t->dtype};
+        struct tu_role want = {
+            .layer = named->layer, .expert = named->expert, .dtype = t->dtype};
         expert_name(name, sizeof name, named->role[k], i / named->n);
         want.name = name;
         if (tr & TU_MAP_STACK)
@@ -133,8 +142,10 @@ static int fuse_of(struct tu_ckpt *c, const struct tu_tensor *t, const struct tu
         want.rank = t->rank - (tr & TU_MAP_STACK ? 1 : 0);
         want.cols = tr & TU_MAP_ROW ? cols * c->tp : cols;
         if (total % experts)
-            return tu_fail(err, TU_EINCOMPLETE, "'%.100s': rows and experts do not fit", t->name);
-        if ((rc = share(c, named, t->name, k, named->n, total / experts, &want.rows, err)) ||
+            return tu_fail(err, TU_EINCOMPLETE, "'%.100s': rows and experts do not fit",
+                           t->name);
+        if ((rc = share(c, named, t->name, k, named->n, total / experts, &want.rows,
+                        err)) ||
             (rc = role_get(c, &want, t->name, &list[i], err)))
             return rc;
     }
@@ -147,8 +158,12 @@ static int plain_of(struct tu_ckpt *c, const struct tu_tensor *t, struct tu_fuse
                     struct tu_err *err)
 {
     uint32_t *list = tu_arena_alloc(c->arena, 1, sizeof *list, err);
-    struct tu_role want = {.name = t->name, .layer = -1, .expert = -1, .dtype = t->dtype,
-                           .rank = t->rank, .dim = t->dim};
+    struct tu_role want = {.name = t->name,
+                           .layer = -1,
+                           .expert = -1,
+                           .dtype = t->dtype,
+                           .rank = t->rank,
+                           .dim = t->dim};
     tu_tensor_matrix(t, &want.rows, &want.cols);
     if (!list)
         return TU_ENOMEM;
@@ -177,8 +192,9 @@ static void unknown_add(struct unknown *u, const char *name)
         snprintf(u->first + at, sizeof u->first - at, "%s'%.50s'", at ? ", " : "", name);
 }
 
-static int add_tensor(struct tu_ckpt *c, uint32_t f, uint32_t index, const struct tu_tensor *t,
-                      const struct tui_naming *n, struct unknown *u, struct tu_err *err)
+static int add_tensor(struct tu_ckpt *c, uint32_t f, uint32_t index,
+                      const struct tu_tensor *t, const struct tui_naming *n,
+                      struct unknown *u, struct tu_err *err)
 {
     struct tu_piece p = {.file = f, .index = index, .tensor = *t, .at = n->at};
     struct tu_tensor whole;
@@ -194,7 +210,8 @@ static int add_tensor(struct tu_ckpt *c, uint32_t f, uint32_t index, const struc
     if (!rc && !n->map)
         rc = plain_of(c, &whole, &p.fuse, err);
     if (!rc && n->map)
-        rc = tu_map_match(n->map, whole.name, n->layer_base, n->expert_base, &named, &yes, err);
+        rc = tu_map_match(n->map, whole.name, n->layer_base, n->expert_base, &named, &yes,
+                          err);
     if (!rc && n->map && !yes) {
         unknown_add(u, whole.name);
         return 0;
@@ -210,7 +227,8 @@ static int add_tensor(struct tu_ckpt *c, uint32_t f, uint32_t index, const struc
     return rc ? rc : piece_add(c, p, err);
 }
 
-int tui_add_pieces(struct tu_ckpt *c, uint32_t f, const struct tui_naming *n, struct tu_err *err)
+int tui_add_pieces(struct tu_ckpt *c, uint32_t f, const struct tui_naming *n,
+                   struct tu_err *err)
 {
     const struct tu_source *s = c->file[f].source;
     size_t prefix = n->prefix ? strlen(n->prefix) : 0;
@@ -220,7 +238,8 @@ int tui_add_pieces(struct tu_ckpt *c, uint32_t f, const struct tui_naming *n, st
         if (!prefix || !strncmp(s->tensor[i].name, n->prefix, prefix))
             rc = add_tensor(c, f, (uint32_t)i, &s->tensor[i], n, &u, err);
     if (!rc && u.n)
-        rc = tu_fail(err, TU_EINCOMPLETE, "no line of map %s takes %zu of its tensors: %s%s",
+        rc = tu_fail(err, TU_EINCOMPLETE,
+                     "no line of map %s takes %zu of its tensors: %s%s",
                      tu_map_name(n->map), u.n, u.first, u.n > 3 ? ", …" : "");
     if (rc && rc != TU_ENOMEM)
         tu_err_prefix(err, "%s", s->path);

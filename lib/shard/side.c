@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* side.c: the small files that travel with a model: as META "files" and back, made where missing. */
+/* side.c: the small files that travel with a model: as META "files" and back, made where
+ * missing. */
 
 #include <jansson.h>
 #include <string.h>
@@ -14,11 +15,14 @@ int tui_sides_from_meta(struct tu_ckpt *c, const char *json, size_t n, struct tu
     int rc = tu_json_parse(&root, json, n, &limits, err);
     if (rc)
         return rc;
-    json_object_foreach(root, name, value) {
+    json_object_foreach(root, name, value)
+    {
         if (!json_is_string(value) || strchr(name, '/') || *name == '.')
-            rc = tu_fail(err, TU_EMETA, "META files: '%.80s' is no plain file name with a text", name);
+            rc = tu_fail(err, TU_EMETA,
+                         "META files: '%.80s' is no plain file name with a text", name);
         else
-            rc = tui_add_side(c, name, json_string_value(value), json_string_length(value), err);
+            rc = tui_add_side(c, name, json_string_value(value),
+                              json_string_length(value), err);
         if (rc)
             break;
     }
@@ -49,14 +53,18 @@ int tu_ckpt_files(const struct tu_ckpt *c, struct tu_buf *out, struct tu_err *er
 const char *tui_dtype_word(const struct tu_ckpt *c)
 {
     uint32_t dtype = c->roles ? tui_plan_dtype(c, c->role[0].dtype) : TU_DTYPE_NONE;
-    return dtype == TU_BF16 ? "bfloat16" : dtype == TU_F16 ? "float16" : dtype == TU_F32 ? "float32" : NULL;
+    return dtype == TU_BF16  ? "bfloat16"
+           : dtype == TU_F16 ? "float16"
+           : dtype == TU_F32 ? "float32"
+                             : NULL;
 }
 
 int tui_ensure_config(struct tu_ckpt *c, struct tu_err *err)
 {
     struct tu_buf b = {0};
     int rc = 0;
-    if (!tui_side(c, "config.json") && tu_family_find(c->model.family) && c->model.layers) {
+    if (!tui_side(c, "config.json") && tu_family_find(c->model.family) &&
+        c->model.layers) {
         rc = tu_model_to_hf(&b, &c->model, tui_dtype_word(c), err);
         if (!rc)
             rc = tui_add_side(c, "config.json", b.data, b.n, err);

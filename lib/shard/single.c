@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* single.c: what the layouts without ranks share: every tensor is an atom.
  *
- * Names are the family's own where the family is known, and are left alone where it is not. */
+ * Names are the family's own where the family is known, and are left alone where it is
+ * not. */
 
 #include <stdio.h>
 #include <string.h>
@@ -12,7 +13,8 @@ const struct tu_layout_key tui_no_keys[] = {{NULL, NULL}};
 #define PT "{\"metadata\":{\"format\":\"pt\"}}"
 const struct tu_meta tui_pt_meta = {"safetensors", PT, sizeof PT - 1};
 
-/* Model and canonical map from config.json among the side files, or from the tensors' names. */
+/* Model and canonical map from config.json among the side files, or from the tensors'
+ * names. */
 int tui_know_model(struct tu_ckpt *c, const struct tu_shard_opts *o, struct tu_err *err)
 {
     const struct tu_side *config = tui_side(c, "config.json");
@@ -33,7 +35,8 @@ int tui_know_model(struct tu_ckpt *c, const struct tu_shard_opts *o, struct tu_e
             return TU_ENOMEM;
         for (size_t i = 0; i < s->n; i++)
             name[i] = s->tensor[i].name;
-        const struct tu_family *f = s->n && c->model.layers ? tu_family_guess(name, s->n) : NULL;
+        const struct tu_family *f =
+            s->n && c->model.layers ? tu_family_guess(name, s->n) : NULL;
         if (f)
             snprintf(c->model.family, sizeof c->model.family, "%s", f->name);
         tu_free(name);
@@ -45,8 +48,9 @@ int tui_know_model(struct tu_ckpt *c, const struct tu_shard_opts *o, struct tu_e
     return rc ? rc : tui_set_canonical(c, o, err);
 }
 
-int tui_add_one(struct tu_ckpt *c, const char *path, const char *name, const struct tu_format *f,
-                   const struct tu_shard_opts *o, const struct tu_job *job, struct tu_err *err)
+int tui_add_one(struct tu_ckpt *c, const char *path, const char *name,
+                const struct tu_format *f, const struct tu_shard_opts *o,
+                const struct tu_job *job, struct tu_err *err)
 {
     struct tu_source *s = NULL;
     uint32_t number;
@@ -64,7 +68,8 @@ int tui_add_all(struct tu_ckpt *c, struct tu_err *err)
 }
 
 /* Reading and writing share this: a tensor of a plan is an atom. */
-int tui_plan_atoms(struct tu_ckpt *c, const uint32_t *file, bool tied_copy, struct tu_err *err)
+int tui_plan_atoms(struct tu_ckpt *c, const uint32_t *file, bool tied_copy,
+                   struct tu_err *err)
 {
     int rc = 0;
     for (size_t a = 0; a < c->from->atoms && !rc; a++) {
@@ -77,11 +82,13 @@ int tui_plan_atoms(struct tu_ckpt *c, const uint32_t *file, bool tied_copy, stru
         struct tu_named named;
         bool yes = false;
         rc = tu_map_tied(c->canonical, &name, &named, &yes, err);
-        uint32_t role = yes && !rc ? tu_names_get(c->from->names, named.role[0]) : TU_NAMES_NONE;
+        uint32_t role =
+            yes && !rc ? tu_names_get(c->from->names, named.role[0]) : TU_NAMES_NONE;
         if (role != TU_NAMES_NONE && c->role[role].atom != UINT32_MAX) {
             const struct tu_atom *atom = &c->from->atom[c->role[role].atom];
-            rc = tui_add_target_piece(c, file ? file[c->from->atoms] : 0, name.data, atom->fuse,
-                                      (struct tu_coord){0}, atom->tensor.dim, err);
+            rc = tui_add_target_piece(c, file ? file[c->from->atoms] : 0, name.data,
+                                      atom->fuse, (struct tu_coord){0}, atom->tensor.dim,
+                                      err);
         }
         tu_buf_release(&name);
     }
@@ -92,12 +99,13 @@ int tui_plan_atoms(struct tu_ckpt *c, const uint32_t *file, bool tied_copy, stru
 static int sides_beside(struct tu_ckpt *c, struct tu_err *err)
 {
     const char *slash = strrchr(c->root, '/');
-    char *folder = slash ? tu_arena_text(c->arena, c->root, (size_t)(slash - c->root), err) : NULL;
+    char *folder =
+        slash ? tu_arena_text(c->arena, c->root, (size_t)(slash - c->root), err) : NULL;
     return slash && !folder ? TU_ENOMEM : tui_sides_from(c, folder ? folder : ".", err);
 }
 
 int tui_file_open(struct tu_ckpt *c, const char *format, const struct tu_shard_opts *o,
-                     const struct tu_job *job, struct tu_err *err)
+                  const struct tu_job *job, struct tu_err *err)
 {
     int rc = tui_add_one(c, c->root, "", tu_format_find(format), o, job, err);
     if (!rc)
@@ -108,9 +116,10 @@ int tui_file_open(struct tu_ckpt *c, const char *format, const struct tu_shard_o
 }
 
 int tui_file_plan(struct tu_ckpt *c, const char *format, const struct tu_shard_opts *o,
-                     struct tu_err *err)
+                  struct tu_err *err)
 {
     uint32_t number;
-    int rc = tui_add_target(c, "", tu_format_find(format), (struct tu_coord){0}, &number, err);
+    int rc =
+        tui_add_target(c, "", tu_format_find(format), (struct tu_coord){0}, &number, err);
     return rc ? rc : tui_plan_atoms(c, NULL, o && o->tied_copy, err);
 }

@@ -9,16 +9,19 @@ extern const struct tu_layout_key tui_no_keys[];
 /* What transformers asks of a safetensors file: format pt. */
 extern const struct tu_meta tui_pt_meta;
 
-/* Model and canonical map from config.json among the side files, or from the tensors' names. */
+/* Model and canonical map from config.json among the side files, or from the tensors'
+ * names. */
 int tui_know_model(struct tu_ckpt *c, const struct tu_shard_opts *o, struct tu_err *err);
 /* Open a file of format f at path as file `name`. */
-int tui_add_one(struct tu_ckpt *c, const char *path, const char *name, const struct tu_format *f,
-                const struct tu_shard_opts *o, const struct tu_job *job, struct tu_err *err);
+int tui_add_one(struct tu_ckpt *c, const char *path, const char *name,
+                const struct tu_format *f, const struct tu_shard_opts *o,
+                const struct tu_job *job, struct tu_err *err);
 /* All tensors of all files become pieces. */
 int tui_add_all(struct tu_ckpt *c, struct tu_err *err);
-/* Each atom of the source is a tensor to write, in file[atom] (NULL: file 0); the tied copy of the
- * embedding comes last, in file[atoms]. */
-int tui_plan_atoms(struct tu_ckpt *c, const uint32_t *file, bool tied_copy, struct tu_err *err);
+/* Each atom of the source is a tensor to write, in file[atom] (NULL: file 0); the tied
+ * copy of the embedding comes last, in file[atoms]. */
+int tui_plan_atoms(struct tu_ckpt *c, const uint32_t *file, bool tied_copy,
+                   struct tu_err *err);
 /* A checkpoint that is one file of a format. */
 int tui_file_open(struct tu_ckpt *c, const char *format, const struct tu_shard_opts *o,
                   const struct tu_job *job, struct tu_err *err);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* spans.c: which elements of an atom a piece holds: the piece's fuse met with the atom's. */
+/* spans.c: which elements of an atom a piece holds: the piece's fuse met with the atom's.
+ */
 
 #include <jansson.h>
 #include <string.h>
@@ -7,18 +8,20 @@
 #include "ckpt.h"
 
 /* Metadata `shard` of the stream format (offset, global). */
-static int dims_of(struct tu_ckpt *c, const json_t *list, unsigned rank, const uint64_t **out,
-                   struct tu_err *err)
+static int dims_of(struct tu_ckpt *c, const json_t *list, unsigned rank,
+                   const uint64_t **out, struct tu_err *err)
 {
     uint64_t *d = tu_arena_alloc(c->arena, rank + 1, sizeof *d, err);
     if (!d)
         return TU_ENOMEM;
     if (json_array_size(list) != rank)
-        return tu_fail(err, TU_ESHARD, "shard metadata does not have %u dimensions", rank);
+        return tu_fail(err, TU_ESHARD, "shard metadata does not have %u dimensions",
+                       rank);
     for (unsigned i = 0; i < rank; i++) {
         json_t *v = json_array_get(list, i);
         if (!json_is_integer(v) || json_integer_value(v) < 0)
-            return tu_fail(err, TU_ESHARD, "shard metadata: dimension %u is not known", i);
+            return tu_fail(err, TU_ESHARD, "shard metadata: dimension %u is not known",
+                           i);
         d[i] = (uint64_t)json_integer_value(v);
     }
     *out = d;
@@ -37,17 +40,19 @@ int tui_box_of(struct tu_ckpt *c, const struct tu_tensor *t, const uint64_t **of
         return rc;
     const json_t *shard = json_object_get(meta, "shard");
     if (json_object_get(meta, "flat"))
-        rc = tu_fail(err, TU_EUNSUP, "'%.100s' is a flat piece: join it first (tns-cat --join)",
-                     t->name);
+        rc = tu_fail(err, TU_EUNSUP,
+                     "'%.100s' is a flat piece: join it first (tns-cat --join)", t->name);
     else if (json_array_size(json_object_get(shard, "partial")))
-        rc = tu_fail(err, TU_EUNSUP, "'%.100s' is a partial sum: reduce it first", t->name);
+        rc = tu_fail(err, TU_EUNSUP, "'%.100s' is a partial sum: reduce it first",
+                     t->name);
     else if (shard) {
         rc = dims_of(c, json_object_get(shard, "offset"), t->rank, offset, err);
         if (!rc)
             rc = dims_of(c, json_object_get(shard, "global"), t->rank, global, err);
         for (unsigned i = 0; !rc && i < t->rank; i++)
             if ((*offset)[i] > (*global)[i] || t->dim[i] > (*global)[i] - (*offset)[i])
-                rc = tu_fail(err, TU_ESHARD, "'%.100s' reaches past its global shape", t->name);
+                rc = tu_fail(err, TU_ESHARD, "'%.100s' reaches past its global shape",
+                             t->name);
         if (rc)
             tu_err_prefix(err, "'%.60s'", t->name);
     }
@@ -55,10 +60,10 @@ int tui_box_of(struct tu_ckpt *c, const struct tu_tensor *t, const uint64_t **of
     return rc;
 }
 
-/* A box of an N-dimensional tensor as spans of its matrix view: one for each index of the middle
- * dimensions down to where the box is contiguous. */
-static int spans_box(const struct tu_piece *p, const struct tu_tensor *r, struct tu_spans *out,
-                     struct tu_err *err)
+/* A box of an N-dimensional tensor as spans of its matrix view: one for each index of the
+ * middle dimensions down to where the box is contiguous. */
+static int spans_box(const struct tu_piece *p, const struct tu_tensor *r,
+                     struct tu_spans *out, struct tu_err *err)
 {
     const struct tu_tensor *t = &p->tensor;
     unsigned last = t->rank; /* dims last … rank-1 are whole: one run */
@@ -85,13 +90,15 @@ static int spans_box(const struct tu_piece *p, const struct tu_tensor *r, struct
     return 0;
 }
 
-/* The common part of a piece's span s and an atom's span a, both in the role's coordinates, in the
- * atom's coordinates. cols: columns of the atom's matrix. */
+/* The common part of a piece's span s and an atom's span a, both in the role's
+ * coordinates, in the atom's coordinates. cols: columns of the atom's matrix. */
 static int meet(const struct tu_span *s, const struct tu_span *a, uint64_t cols,
                 struct tu_spans *out, struct tu_err *err)
 {
-    uint64_t r0 = tu_max(s->arow, a->arow), r1 = tu_min(s->arow + s->rows, a->arow + a->rows);
-    uint64_t c0 = tu_max(s->acol, a->acol), c1 = tu_min(s->acol + s->cols, a->acol + a->cols);
+    uint64_t r0 = tu_max(s->arow, a->arow),
+             r1 = tu_min(s->arow + s->rows, a->arow + a->rows);
+    uint64_t c0 = tu_max(s->acol, a->acol),
+             c1 = tu_min(s->acol + s->cols, a->acol + a->cols);
     if (r0 >= r1 || c0 >= c1)
         return 0;
     uint64_t at = a->poff + (r0 - a->arow) * a->prow + (c0 - a->acol) * a->pcol;
@@ -150,8 +157,8 @@ static uint64_t piece_prows(const struct tu_piece *p)
                                                                 : 1;
 }
 
-int tu_ckpt_spans(const struct tu_ckpt *c, uint32_t piece, uint32_t a, struct tu_spans *out,
-                  struct tu_err *err)
+int tu_ckpt_spans(const struct tu_ckpt *c, uint32_t piece, uint32_t a,
+                  struct tu_spans *out, struct tu_err *err)
 {
     const struct tu_piece *p = &c->piece[piece];
     const struct tu_atom *atom = &c->atom[a];
@@ -169,8 +176,8 @@ int tu_ckpt_spans(const struct tu_ckpt *c, uint32_t piece, uint32_t a, struct tu
         bool same = atom->fuse.roles == 1 && !atom->fuse.transform;
         rc = tui_fuse_spans(c, &p->fuse, k, slice, same ? out : &ps, err);
         if (!rc && !same)
-            rc = tui_fuse_spans(c, &atom->fuse, position(&atom->fuse, p->fuse.role[k]), whole, &as,
-                                err);
+            rc = tui_fuse_spans(c, &atom->fuse, position(&atom->fuse, p->fuse.role[k]),
+                                whole, &as, err);
         if (!rc && !same)
             rc = meet_all(&ps, &as, cols, out, err);
         tui_spans_release(&ps);

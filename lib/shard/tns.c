@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* tns.c: tensor streams: one file, or a folder with one per rank.
  *
- * Ranks hold boxes, said in the `shard` metadata of each tensor; the model and its small files are in
- * META records. */
+ * Ranks hold boxes, said in the `shard` metadata of each tensor; the model and its small
+ * files are in META records. */
 
 #include <dirent.h>
 #include <stdio.h>
@@ -47,8 +47,9 @@ static int tns_detect(const char *path)
     return n > 0 ? 50 : 0;
 }
 
-static int tns_open(struct tu_ckpt *c, const struct tu_spec *spec, const struct tu_shard_opts *o,
-                    const struct tu_job *job, struct tu_err *err)
+static int tns_open(struct tu_ckpt *c, const struct tu_spec *spec,
+                    const struct tu_shard_opts *o, const struct tu_job *job,
+                    struct tu_err *err)
 {
     const struct tu_format *tns = tu_format_find("tns");
     int rc = 0;
@@ -64,7 +65,8 @@ static int tns_open(struct tu_ckpt *c, const struct tu_spec *spec, const struct 
         for (int i = 0; i < n; i++) {
             char *path = rc ? NULL : tui_join(c->arena, c->root, list[i]->d_name, err);
             if (!rc)
-                rc = path ? tui_add_one(c, path, list[i]->d_name, tns, o, job, err) : TU_ENOMEM;
+                rc = path ? tui_add_one(c, path, list[i]->d_name, tns, o, job, err)
+                          : TU_ENOMEM;
             free(list[i]);
         }
         free(list);
@@ -84,12 +86,16 @@ static int tns_metas(struct tu_ckpt *c, struct tu_err *err)
     size_t n = 0;
     int rc = m ? 0 : TU_ENOMEM;
     if (!rc && c->model.layers && !(rc = tu_model_to_meta(&b, &c->model, err)))
-        rc = (m[n++] = (struct tu_meta){"model", tu_arena_text(c->arena, b.data, b.n, err), b.n}).json
+        rc = (m[n++] = (struct tu_meta){"model",
+                                        tu_arena_text(c->arena, b.data, b.n, err), b.n})
+                     .json
                  ? 0
                  : TU_ENOMEM;
     tu_buf_reset(&b);
     if (!rc && c->sides && !(rc = tu_ckpt_files(c, &b, err)))
-        rc = (m[n++] = (struct tu_meta){"files", tu_arena_text(c->arena, b.data, b.n, err), b.n}).json
+        rc = (m[n++] = (struct tu_meta){"files",
+                                        tu_arena_text(c->arena, b.data, b.n, err), b.n})
+                     .json
                  ? 0
                  : TU_ENOMEM;
     tu_buf_release(&b);
@@ -98,9 +104,10 @@ static int tns_metas(struct tu_ckpt *c, struct tu_err *err)
     return rc;
 }
 
-/* Cut on dim 0 for `ranks` streams, as near to even as can be: rank r has rows [r*R/n, (r+1)*R/n). */
-static int tns_piece(struct tu_ckpt *c, const struct tu_atom *atom, uint32_t rank, uint32_t ranks,
-                     struct tu_err *err)
+/* Cut on dim 0 for `ranks` streams, as near to even as can be: rank r has rows [r*R/n,
+ * (r+1)*R/n). */
+static int tns_piece(struct tu_ckpt *c, const struct tu_atom *atom, uint32_t rank,
+                     uint32_t ranks, struct tu_err *err)
 {
     const struct tu_tensor *t = &atom->tensor;
     uint64_t lo = t->dim[0] * rank / ranks, hi = t->dim[0] * (rank + 1) / ranks;
@@ -124,7 +131,8 @@ static int tns_piece(struct tu_ckpt *c, const struct tu_atom *atom, uint32_t ran
     tu_jw_close(&w, '}');
     int rc = tu_jw_end(&w, err);
     if (!rc)
-        rc = tui_add_target_piece(c, rank, t->name, atom->fuse, (struct tu_coord){0}, dim, err);
+        rc = tui_add_target_piece(c, rank, t->name, atom->fuse, (struct tu_coord){0}, dim,
+                                  err);
     if (!rc) {
         struct tu_piece *p = &c->piece[c->pieces - 1];
         p->offset = off;
@@ -135,8 +143,8 @@ static int tns_piece(struct tu_ckpt *c, const struct tu_atom *atom, uint32_t ran
     return rc;
 }
 
-static int tns_plan(struct tu_ckpt *c, const struct tu_spec *spec, const struct tu_shard_opts *o,
-                    struct tu_err *err)
+static int tns_plan(struct tu_ckpt *c, const struct tu_spec *spec,
+                    const struct tu_shard_opts *o, struct tu_err *err)
 {
     uint64_t ranks;
     uint32_t number;
@@ -151,13 +159,14 @@ static int tns_plan(struct tu_ckpt *c, const struct tu_spec *spec, const struct 
     for (uint32_t r = 0; r < ranks && !rc; r++) {
         char path[32];
         snprintf(path, sizeof path, "rank%05u.tns", r);
-        rc = tui_add_target(c, path, tu_format_find("tns"), (struct tu_coord){0}, &number, err);
+        rc = tui_add_target(c, path, tu_format_find("tns"), (struct tu_coord){0}, &number,
+                            err);
     }
     for (size_t a = 0; a < c->from->atoms && !rc; a++) {
         const struct tu_atom *atom = &c->from->atom[a];
         if (!atom->tensor.rank)
-            rc = tui_add_target_piece(c, 0, atom->tensor.name, atom->fuse, (struct tu_coord){0},
-                                      atom->tensor.dim, err);
+            rc = tui_add_target_piece(c, 0, atom->tensor.name, atom->fuse,
+                                      (struct tu_coord){0}, atom->tensor.dim, err);
         for (uint32_t r = 0; r < ranks && atom->tensor.rank && !rc; r++)
             rc = tns_piece(c, atom, r, (uint32_t)ranks, err);
     }

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* window.c: the two ends of a move.
  *
- * Spans of one piece, cut to the window, are grouped by where they lie in the piece, so that a file is
- * read and written in long runs; a run goes straight between the file and the window where its
- * elements lie the same way, else through the stage. */
+ * Spans of one piece, cut to the window, are grouped by where they lie in the piece, so
+ * that a file is read and written in long runs; a run goes straight between the file and
+ * the window where its elements lie the same way, else through the stage. */
 
 #include <stdlib.h>
 #include <string.h>
@@ -13,8 +13,8 @@
 
 #define GAP ((uint64_t)256 << 10) /* bytes worth reading to join two runs */
 
-int tui_parts_of(struct tui_parts *out, const struct tu_ckpt *c, uint32_t a, bool replicas,
-                 struct tu_err *err)
+int tui_parts_of(struct tui_parts *out, const struct tu_ckpt *c, uint32_t a,
+                 bool replicas, struct tu_err *err)
 {
     const struct tu_atom *atom = &c->atom[a];
     memset(out, 0, sizeof *out);
@@ -53,8 +53,8 @@ static int by_place(const void *x, const void *y)
 }
 
 /* The part's spans cut to the window, in the order of the piece. */
-static int clip(struct tu_spans *out, const struct tui_part *p, const struct tui_window *w,
-                struct tu_err *err)
+static int clip(struct tu_spans *out, const struct tui_part *p,
+                const struct tui_window *w, struct tu_err *err)
 {
     int rc = 0;
     out->n = 0;
@@ -83,7 +83,8 @@ static bool straight(const struct tui_window *w, const struct tu_span *s)
     return s->pcol == 1 && (s->rows == 1 || (s->prow == s->cols && s->cols == w->cols));
 }
 
-/* Spans first … of a run: as many as lie closer than `gap` elements and fit into `room`. */
+/* Spans first … of a run: as many as lie closer than `gap` elements and fit into `room`.
+ */
 struct run {
     size_t n;
     uint64_t begin, end; /* piece elements */
@@ -105,11 +106,12 @@ static struct run take_run(const struct tu_span *s, size_t n, uint64_t gap, uint
     return r;
 }
 
-static int read_piece(const struct tu_ckpt *c, uint32_t piece, uint64_t first, void *buf, uint64_t n,
-                      size_t elem, struct tu_err *err)
+static int read_piece(const struct tu_ckpt *c, uint32_t piece, uint64_t first, void *buf,
+                      uint64_t n, size_t elem, struct tu_err *err)
 {
     const struct tu_piece *p = &c->piece[piece];
-    return tu_source_read(c->file[p->file].source, p->index, first * elem, buf, (size_t)n * elem, err);
+    return tu_source_read(c->file[p->file].source, p->index, first * elem, buf,
+                          (size_t)n * elem, err);
 }
 
 /* One span that is too long for the stage: by halves, then by its runs. */
@@ -117,11 +119,13 @@ static int fill_long(const struct tu_ckpt *c, uint32_t piece, struct tui_window 
                      struct tu_span s, struct tui_stage *st, struct tu_err *err)
 {
     if (straight(w, &s))
-        return read_piece(c, piece, s.poff, in_window(w, &s), s.rows * s.cols, w->elem, err);
+        return read_piece(c, piece, s.poff, in_window(w, &s), s.rows * s.cols, w->elem,
+                          err);
     if (extent(&s) * w->elem <= st->bytes) {
         int rc = read_piece(c, piece, s.poff, st->data, extent(&s), w->elem, err);
         if (!rc)
-            tui_copy2d(in_window(w, &s), w->cols, 1, st->data, s.prow, s.pcol, s.rows, s.cols, w->elem);
+            tui_copy2d(in_window(w, &s), w->cols, 1, st->data, s.prow, s.pcol, s.rows,
+                       s.cols, w->elem);
         return rc;
     }
     struct tu_span a = s, b = s;
@@ -140,8 +144,8 @@ static int fill_long(const struct tu_ckpt *c, uint32_t piece, struct tui_window 
     return rc ? rc : fill_long(c, piece, w, b, st, err);
 }
 
-int tui_window_fill(const struct tu_ckpt *c, const struct tui_part *p, struct tui_window *w,
-                    struct tui_stage *st, struct tu_err *err)
+int tui_window_fill(const struct tu_ckpt *c, const struct tui_part *p,
+                    struct tui_window *w, struct tui_stage *st, struct tu_err *err)
 {
     int rc = clip(&st->clip, p, w, err);
     for (size_t i = 0; i < st->clip.n && !rc;) {
@@ -150,17 +154,20 @@ int tui_window_fill(const struct tu_ckpt *c, const struct tui_part *p, struct tu
         if (r.n == 1) {
             rc = fill_long(c, p->piece, w, *s, st, err);
         } else {
-            rc = read_piece(c, p->piece, r.begin, st->data, r.end - r.begin, w->elem, err);
+            rc =
+                read_piece(c, p->piece, r.begin, st->data, r.end - r.begin, w->elem, err);
             for (size_t k = 0; k < r.n && !rc; k++)
-                tui_copy2d(in_window(w, &s[k]), w->cols, 1, st->data + (s[k].poff - r.begin) * w->elem,
-                           s[k].prow, s[k].pcol, s[k].rows, s[k].cols, w->elem);
+                tui_copy2d(in_window(w, &s[k]), w->cols, 1,
+                           st->data + (s[k].poff - r.begin) * w->elem, s[k].prow,
+                           s[k].pcol, s[k].rows, s[k].cols, w->elem);
         }
         i += r.n;
     }
     return rc;
 }
 
-/* Runs of a span that leaves gaps in the piece: each row, or each column where it is turned. */
+/* Runs of a span that leaves gaps in the piece: each row, or each column where it is
+ * turned. */
 static int empty_gaps(uint32_t index, const struct tui_window *w, const struct tu_span *s,
                       struct tu_sink *sink, struct tui_stage *st, struct tu_err *err)
 {
@@ -175,7 +182,8 @@ static int empty_gaps(uint32_t index, const struct tui_window *w, const struct t
             uint64_t n = turned ? tu_min(len - at, st->bytes / w->elem) : len - at;
             const char *data = from + at * w->elem;
             if (turned) {
-                tui_copy2d(st->data, 1, 1, from + at * w->cols * w->elem, w->cols, 1, n, 1, w->elem);
+                tui_copy2d(st->data, 1, 1, from + at * w->cols * w->elem, w->cols, 1, n,
+                           1, w->elem);
                 data = st->data;
             }
             rc = tu_sink_write(sink, index, (s->poff + i * step + at) * w->elem, data,
@@ -186,8 +194,9 @@ static int empty_gaps(uint32_t index, const struct tui_window *w, const struct t
     return rc;
 }
 
-int tui_window_empty(const struct tu_ckpt *c, const struct tui_part *p, const struct tui_window *w,
-                     struct tu_sink *sink, struct tui_stage *st, struct tu_err *err)
+int tui_window_empty(const struct tu_ckpt *c, const struct tui_part *p,
+                     const struct tui_window *w, struct tu_sink *sink,
+                     struct tui_stage *st, struct tu_err *err)
 {
     uint32_t index = c->piece[p->piece].index;
     int rc = clip(&st->clip, p, w, err);
@@ -197,10 +206,12 @@ int tui_window_empty(const struct tu_ckpt *c, const struct tui_part *p, const st
         if (r.n == 1 && straight(w, s)) {
             rc = tu_sink_write(sink, index, s->poff * w->elem, in_window(w, s),
                                (size_t)(s->rows * s->cols) * w->elem, err);
-        } else if (r.used == r.end - r.begin && (r.end - r.begin) * w->elem <= st->bytes) {
+        } else if (r.used == r.end - r.begin &&
+                   (r.end - r.begin) * w->elem <= st->bytes) {
             for (size_t k = 0; k < r.n; k++)
-                tui_copy2d(st->data + (s[k].poff - r.begin) * w->elem, s[k].prow, s[k].pcol,
-                           in_window(w, &s[k]), w->cols, 1, s[k].rows, s[k].cols, w->elem);
+                tui_copy2d(st->data + (s[k].poff - r.begin) * w->elem, s[k].prow,
+                           s[k].pcol, in_window(w, &s[k]), w->cols, 1, s[k].rows,
+                           s[k].cols, w->elem);
             rc = tu_sink_write(sink, index, r.begin * w->elem, st->data,
                                (size_t)(r.end - r.begin) * w->elem, err);
         } else {

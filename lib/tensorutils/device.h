@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* device.h: memory, queues and events of an accelerator behind one table.
  *
- * The interface only: the CPU row is here, the CUDA row is a plug-in ("cuda"). Kernels belong to
- * their rooms. May change before 1.0. */
+ * The interface only: the CPU row is here, the CUDA row is a plug-in ("cuda"). Kernels
+ * belong to their rooms. May change before 1.0. */
 #ifndef TENSORUTILS_DEVICE_H
 #define TENSORUTILS_DEVICE_H
 
@@ -21,7 +21,8 @@ struct tu_device_info {
     unsigned arch;     /* 80, 90, 100; 0 for the CPU */
 };
 
-/* A row; what a plug-in of kind "device" gives. Every function returns 0 or a TU_E code. */
+/* A row; what a plug-in of kind "device" gives. Every function returns 0 or a TU_E code.
+ */
 struct tu_device {
     const char *name, *help;
     int (*count)(unsigned *out, struct tu_err *err);
@@ -36,16 +37,21 @@ struct tu_device {
     int (*event_new)(struct tu_event **out, struct tu_err *err);
     void (*event_free)(struct tu_event *e);
     int (*event_record)(struct tu_event *e, struct tu_queue *q, struct tu_err *err);
-    int (*event_seconds)(double *out, struct tu_event *a, struct tu_event *b, struct tu_err *err);
-    /* A kernel of the plug-in by name, called with its family's argument struct; NULL if none. */
-    int (*launch)(const char *kernel, const void *args, struct tu_queue *q, struct tu_err *err);
+    int (*event_seconds)(double *out, struct tu_event *a, struct tu_event *b,
+                         struct tu_err *err);
+    /* A kernel of the plug-in by name, called with its family's argument struct; NULL if
+     * none. */
+    int (*launch)(const char *kernel, const void *args, struct tu_queue *q,
+                  struct tu_err *err);
 };
 
 TU_API extern const struct tu_device tu_device_cpu;
-/* "cpu", "cuda", "cuda:1", "auto". Errors: TU_EUSAGE unknown; TU_ENODEV no such device; TU_EMISSING
- * without the plug-in. With "auto" the CPU is the fallback and *why tells (may be NULL). */
-TU_API TU_MUST int tu_device_open(const struct tu_device **out, struct tu_device_info *info,
-                                  const char *text, char why[128], struct tu_err *err);
+/* "cpu", "cuda", "cuda:1", "auto". Errors: TU_EUSAGE unknown; TU_ENODEV no such device;
+ * TU_EMISSING without the plug-in. With "auto" the CPU is the fallback and *why tells
+ * (may be NULL). */
+TU_API TU_MUST int tu_device_open(const struct tu_device **out,
+                                  struct tu_device_info *info, const char *text,
+                                  char why[128], struct tu_err *err);
 
 TU_END
 

@@ -20,8 +20,8 @@ struct tu_kv_info {
     char model[128];   /* fingerprint of the weights, "" unknown */
 };
 
-/* A row: how an engine lays a block of keys or values out in memory. Strides in elements of
- * (layer, k or v, block, token in block, head, dim). */
+/* A row: how an engine lays a block of keys or values out in memory. Strides in elements
+ * of (layer, k or v, block, token in block, head, dim). */
 struct tu_kv_layout {
     const char *name, *help;
     int (*strides)(const struct tu_kv_info *i, int64_t stride[6], struct tu_err *err);

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* shard.h: checkpoints in parallel layouts: opened, compared, planned, moved, published.
  *
- * Atoms. An *atom* is one whole, unpadded tensor under its canonical name. A layout says, for every
- * tensor of every file (a *piece*), which elements of which atoms it holds, as *spans*. That is all
- * it says: any layout converts to any other by meeting their spans on the atoms, and there is no
- * converter for a pair. The unit of work is a window of whole rows of one atom: filled from every
- * source piece, digested in C order, cast, and written to every target piece; memory does not depend
- * on the size of the model. Source: X. Lian et al., "Universal Checkpointing", USENIX ATC 2025 (atomic
- * checkpoints); here without the intermediate files.
+ * Atoms. An *atom* is one whole, unpadded tensor under its canonical name. A layout says,
+ * for every tensor of every file (a *piece*), which elements of which atoms it holds, as
+ * *spans*. That is all it says: any layout converts to any other by meeting their spans
+ * on the atoms, and there is no converter for a pair. The unit of work is a window of
+ * whole rows of one atom: filled from every source piece, digested in C order, cast, and
+ * written to every target piece; memory does not depend on the size of the model. Source:
+ * X. Lian et al., "Universal Checkpointing", USENIX ATC 2025 (atomic checkpoints); here
+ * without the intermediate files.
  *
  * May change before 1.0. */
 #ifndef TENSORUTILS_SHARD_H
@@ -19,9 +20,10 @@
 
 TU_BEGIN
 
-/* An affine piece of a matrix view. The atom is rows × cols (tu_tensor_matrix). Element (i, j) of the
- * span, 0 ≤ i < rows, 0 ≤ j < cols, is atom element (arow + i, acol + j) and piece element
- * poff + i*prow + j*pcol. All in elements. pcol is 1 except for transposes. */
+/* An affine piece of a matrix view. The atom is rows × cols (tu_tensor_matrix). Element
+ * (i, j) of the span, 0 ≤ i < rows, 0 ≤ j < cols, is atom element (arow + i, acol + j)
+ * and piece element poff + i*prow + j*pcol. All in elements. pcol is 1 except for
+ * transposes. */
 struct tu_span {
     uint64_t arow, acol, rows, cols;
     uint64_t poff, prow, pcol;
@@ -39,35 +41,36 @@ struct tu_coord {
 /* A matrix [out, in] or vector of the model by its role (model.h); whole, unpadded. */
 struct tu_role {
     const char *name;
-    int64_t layer, expert;    /* -1: none */
+    int64_t layer, expert; /* -1: none */
     uint32_t dtype;
-    uint32_t rank;            /* 1: rows only; others are kept as rank 2 unless no map applies */
+    uint32_t rank; /* 1: rows only; others are kept as rank 2 unless no map applies */
     uint64_t rows, cols;
-    const uint64_t *dim;      /* [rank] where no map applies, else NULL */
+    const uint64_t *dim; /* [rank] where no map applies, else NULL */
     uint32_t atom;
 };
 
 /* How a tensor is made of roles; for pieces and, with one rank, for atoms. */
 struct tu_fuse {
-    unsigned transform;       /* TU_MAP_… */
+    unsigned transform; /* TU_MAP_… */
     uint32_t roles;
-    const uint32_t *role;     /* [roles] numbers in tu_ckpt.role */
+    const uint32_t *role; /* [roles] numbers in tu_ckpt.role */
 };
 
 /* One tensor of one file. */
 struct tu_piece {
     uint32_t file;
-    uint32_t index;           /* in the file's source or sink */
-    struct tu_tensor tensor;  /* as in the file */
+    uint32_t index;          /* in the file's source or sink */
+    struct tu_tensor tensor; /* as in the file */
     struct tu_coord at;
     struct tu_fuse fuse;
-    const uint64_t *offset;   /* [rank] a box of its role, by shard metadata; NULL: by the mesh */
-    bool replica;             /* another piece holds the same elements */
+    const uint64_t
+        *offset;  /* [rank] a box of its role, by shard metadata; NULL: by the mesh */
+    bool replica; /* another piece holds the same elements */
 };
 
 /* A file of a checkpoint: open (source), or to be written (format and what). */
 struct tu_ckpt_file {
-    const char *path;         /* below the root; "" for a checkpoint of one file */
+    const char *path; /* below the root; "" for a checkpoint of one file */
     const struct tu_format *format;
     struct tu_source *source;
     struct tu_save save;
@@ -76,34 +79,35 @@ struct tu_ckpt_file {
 
 /* A small file that goes along: config.json, tokenizer… */
 struct tu_side {
-    const char *name;         /* as Hugging Face names it */
+    const char *name; /* as Hugging Face names it */
     const char *text;
     size_t n;
 };
 
 struct tu_atom {
-    struct tu_tensor tensor;  /* canonical name and shape */
+    struct tu_tensor tensor; /* canonical name and shape */
     struct tu_fuse fuse;
-    uint32_t *piece;          /* [n] pieces that hold elements of it, replicas included */
+    uint32_t *piece; /* [n] pieces that hold elements of it, replicas included */
     size_t n, cap;
 };
 
 struct tu_stage {
-    uint32_t first, count;    /* layers of one chunk of one pipeline stage */
+    uint32_t first, count; /* layers of one chunk of one pipeline stage */
 };
 
 /* A checkpoint in some layout: what is there (opened), or what will be (planned). */
 struct tu_ckpt {
     const struct tu_layout *layout;
     char *root;
-    struct tu_arena *arena;   /* owns the texts and lists below */
+    struct tu_arena *arena; /* owns the texts and lists below */
     struct tu_model model;
     uint32_t tp, pp, vpp, ep; /* sizes of the mesh, at least 1 */
-    struct tu_stage *stage;   /* [pp*vpp]; chunk v of stage p at p + v*pp; NULL: no pipeline */
-    int version;              /* order of fused QKV: Megatron's checkpoint_version, 2 otherwise */
-    int64_t iteration;        /* -1: none ("release") */
-    struct tu_map *map;       /* names of the pieces; NULL: names are roles */
-    struct tu_map *canonical; /* the family's; NULL: atoms are roles */
+    struct tu_stage
+        *stage;  /* [pp*vpp]; chunk v of stage p at p + v*pp; NULL: no pipeline */
+    int version; /* order of fused QKV: Megatron's checkpoint_version, 2 otherwise */
+    int64_t iteration;           /* -1: none ("release") */
+    struct tu_map *map;          /* names of the pieces; NULL: names are roles */
+    struct tu_map *canonical;    /* the family's; NULL: atoms are roles */
     const struct tu_pnode *args; /* Megatron's arguments; lives as long as the files */
     struct tu_role *role;
     size_t roles, role_cap;
@@ -113,24 +117,26 @@ struct tu_ckpt {
     size_t pieces, piece_cap;
     struct tu_side *side;
     size_t sides, side_cap;
-    struct tu_atom *atom;     /* in canonical order: embedding, layers by number, norm, head */
+    struct tu_atom
+        *atom; /* in canonical order: embedding, layers by number, norm, head */
     size_t atoms, atom_cap;
-    uint64_t dropped;         /* tensors that are not weights */
-    uint32_t dtype;           /* of a plan: cast float tensors to it; TU_DTYPE_NONE keeps */
-    struct tu_names *names;   /* lookup of roles and atoms by name */
+    uint64_t dropped;       /* tensors that are not weights */
+    uint32_t dtype;         /* of a plan: cast float tensors to it; TU_DTYPE_NONE keeps */
+    struct tu_names *names; /* lookup of roles and atoms by name */
     const struct tu_ckpt *from; /* of a plan: whose roles and atoms these are */
 };
 
 struct tu_shard_opts {
-    const char *map_file;     /* --map */
-    const char *family;       /* --family: when no configuration tells */
-    uint64_t vocab;           /* --vocab: true size, 0: from the configuration */
-    bool pad_last;            /* fill vocabulary padding with the last row, not zeros */
-    bool tied_copy;           /* write the tied head too, where the layout would leave it out */
-    uint32_t dtype;           /* cast; TU_DTYPE_NONE keeps */
-    uint64_t max_shard;       /* bytes per file; 0: 5,000,000,000 */
-    struct tu_pattern **include, **exclude; /* NULL-ended, on canonical names; NULL: all */
-    bool untied;              /* do not believe a configuration that ties head and embedding */
+    const char *map_file; /* --map */
+    const char *family;   /* --family: when no configuration tells */
+    uint64_t vocab;       /* --vocab: true size, 0: from the configuration */
+    bool pad_last;        /* fill vocabulary padding with the last row, not zeros */
+    bool tied_copy;     /* write the tied head too, where the layout would leave it out */
+    uint32_t dtype;     /* cast; TU_DTYPE_NONE keeps */
+    uint64_t max_shard; /* bytes per file; 0: 5,000,000,000 */
+    struct tu_pattern **include,
+        **exclude; /* NULL-ended, on canonical names; NULL: all */
+    bool untied;   /* do not believe a configuration that ties head and embedding */
     bool verify_replicas, sha256, force;
     struct tu_open open;
 };
@@ -146,14 +152,18 @@ struct tu_layout {
     /* 0: not this; 1-100: how surely the path is. */
     int (*detect)(const char *path);
     /* Add files and pieces, read model and side files. The caller makes the atoms. */
-    int (*open)(struct tu_ckpt *c, const struct tu_spec *spec, const struct tu_shard_opts *o,
-                const struct tu_job *job, struct tu_err *err);
-    /* Files and pieces to write for the roles and the model of c (taken over from c->from). */
-    int (*plan)(struct tu_ckpt *c, const struct tu_spec *spec, const struct tu_shard_opts *o,
+    int (*open)(struct tu_ckpt *c, const struct tu_spec *spec,
+                const struct tu_shard_opts *o, const struct tu_job *job,
                 struct tu_err *err);
-    /* Folder for the side files below the root, "" the root itself; NULL: they are not kept as files. */
+    /* Files and pieces to write for the roles and the model of c (taken over from
+     * c->from). */
+    int (*plan)(struct tu_ckpt *c, const struct tu_spec *spec,
+                const struct tu_shard_opts *o, struct tu_err *err);
+    /* Folder for the side files below the root, "" the root itself; NULL: they are not
+     * kept as files. */
     const char *side_folder;
-    /* Write what is neither tensor nor side file (trackers, params.json) below `folder`. May be NULL. */
+    /* Write what is neither tensor nor side file (trackers, params.json) below `folder`.
+     * May be NULL. */
     int (*extra)(const struct tu_ckpt *c, const char *folder, const struct tu_job *job,
                  struct tu_err *err);
 };
@@ -161,23 +171,28 @@ struct tu_layout {
 TU_API extern const struct tu_layout *const tu_layouts[];
 TU_API const struct tu_layout *tu_layout_find(const char *name);
 
-/* Open a checkpoint; spec NULL detects. Reads headers and pickles only. Errors name what is missing
- * or does not fit: TU_EINCOMPLETE (ranks, layers, holes), TU_EFORMAT, TU_EUNSUP. */
+/* Open a checkpoint; spec NULL detects. Reads headers and pickles only. Errors name what
+ * is missing or does not fit: TU_EINCOMPLETE (ranks, layers, holes), TU_EFORMAT,
+ * TU_EUNSUP. */
 TU_API TU_MUST int tu_ckpt_open(struct tu_ckpt **out, const char *path, const char *spec,
                                 const struct tu_shard_opts *o, const struct tu_job *job,
                                 struct tu_err *err);
 TU_API void tu_ckpt_close(struct tu_ckpt *c);
 /* The plan of the same model in another layout under `root`. `from` must outlive it. */
-TU_API TU_MUST int tu_ckpt_plan(struct tu_ckpt **out, const struct tu_ckpt *from, const char *root,
-                                const char *spec, const struct tu_shard_opts *o,
-                                struct tu_err *err);
-/* Spans of a piece on atom number a, appended; computed when needed, so memory is one tensor's. */
+TU_API TU_MUST int tu_ckpt_plan(struct tu_ckpt **out, const struct tu_ckpt *from,
+                                const char *root, const char *spec,
+                                const struct tu_shard_opts *o, struct tu_err *err);
+/* Spans of a piece on atom number a, appended; computed when needed, so memory is one
+ * tensor's. */
 TU_API TU_MUST int tu_ckpt_spans(const struct tu_ckpt *c, uint32_t piece, uint32_t a,
                                  struct tu_spans *out, struct tu_err *err);
-/* Every atom covered exactly once by the pieces that are not replicas; every layer there. */
+/* Every atom covered exactly once by the pieces that are not replicas; every layer there.
+ */
 TU_API TU_MUST int tu_ckpt_check(const struct tu_ckpt *c, struct tu_err *err);
 
-/* Moving ----------------------------------------------------------------------------------------- */
+/* Moving
+ * -----------------------------------------------------------------------------------------
+ */
 
 struct tu_digest {
     const char *name;
@@ -199,20 +214,24 @@ TU_API TU_MUST int tu_plan_cost(const struct tu_ckpt *from, const struct tu_ckpt
 TU_API TU_MUST int tu_ckpt_digest(const struct tu_ckpt *c, const struct tu_shard_opts *o,
                                   const struct tu_job *job, struct tu_digest *out,
                                   struct tu_err *err);
-/* Write `to` below a partial folder, then publish it as to->root. digest [from->atoms] may be NULL.
- * Errors: TU_EXISTS, TU_EIO (space), those of the source. */
+/* Write `to` below a partial folder, then publish it as to->root. digest [from->atoms]
+ * may be NULL. Errors: TU_EXISTS, TU_EIO (space), those of the source. */
 TU_API TU_MUST int tu_ckpt_convert(const struct tu_ckpt *from, struct tu_ckpt *to,
-                                   const struct tu_shard_opts *o, const struct tu_job *job,
-                                   struct tu_digest *digest, struct tu_err *err);
+                                   const struct tu_shard_opts *o,
+                                   const struct tu_job *job, struct tu_digest *digest,
+                                   struct tu_err *err);
 /* The C-order bytes of atom number a, in order, by windows. */
 typedef int (*tu_put_fn)(void *ctx, const void *p, size_t n, struct tu_err *err);
-TU_API TU_MUST int tu_ckpt_walk(const struct tu_ckpt *c, uint32_t a, const struct tu_job *job,
-                                tu_put_fn put, void *ctx, struct tu_err *err);
-/* The small files that travel with it as META "files"; those that are not text are left out. */
-TU_API TU_MUST int tu_ckpt_files(const struct tu_ckpt *c, struct tu_buf *out, struct tu_err *err);
+TU_API TU_MUST int tu_ckpt_walk(const struct tu_ckpt *c, uint32_t a,
+                                const struct tu_job *job, tu_put_fn put, void *ctx,
+                                struct tu_err *err);
+/* The small files that travel with it as META "files"; those that are not text are left
+ * out. */
+TU_API TU_MUST int tu_ckpt_files(const struct tu_ckpt *c, struct tu_buf *out,
+                                 struct tu_err *err);
 
-/* Are all replicas (or only the copies of a tied embedding) equal to the pieces that are used?
- * TU_EINCOMPLETE names the first that is not. */
+/* Are all replicas (or only the copies of a tied embedding) equal to the pieces that are
+ * used? TU_EINCOMPLETE names the first that is not. */
 TU_API TU_MUST int tu_ckpt_replicas(const struct tu_ckpt *c, bool tied_only,
                                     const struct tu_job *job, struct tu_err *err);
 

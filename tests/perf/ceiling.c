@@ -2,8 +2,9 @@
 /* ceiling.c: what the machine can do, for tests/perf to divide by.
  *
  *   ceiling read FILE THREADS   read every byte of FILE, a share per thread
- *   ceiling pass                standard input to standard output, 1 MiB at a time, pipes of 1 MiB
- *   ceiling time CMD ARG...     run CMD; "SECONDS PEAK_KIB STATUS" on standard error's descriptor 3
+ *   ceiling pass                standard input to standard output, 1 MiB at a time, pipes
+ * of 1 MiB ceiling time CMD ARG...     run CMD; "SECONDS PEAK_KIB STATUS" on standard
+ * error's descriptor 3
  */
 #define _GNU_SOURCE /* F_SETPIPE_SZ, wait4 */
 #include <fcntl.h>
@@ -55,7 +56,8 @@ static int read_file(const char *path, int threads)
         return 1;
     for (int i = 0; i < threads; i++) {
         s[i] = (struct share){fd, st.st_size / threads * i,
-                              i + 1 == threads ? st.st_size : st.st_size / threads * (i + 1)};
+                              i + 1 == threads ? st.st_size
+                                               : st.st_size / threads * (i + 1)};
         if (pthread_create(&t[i], NULL, read_share, &s[i]))
             return 1;
     }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Every allocation and every system call of a convert fails once: the call reports it, and neither the
- * destination nor a partial folder is left. Later failures are sampled, as there are thousands. */
+/* Every allocation and every system call of a convert fails once: the call reports it,
+ * and neither the destination nor a partial folder is left. Later failures are sampled,
+ * as there are thousands. */
 #define _GNU_SOURCE /* nftw */
 #include <errno.h>
 #include <ftw.h>
@@ -33,13 +34,14 @@ static int convert(const char *spec, struct tu_err *err)
     return rc;
 }
 
-/* True when the run failed as it should: with this code, a message, and nothing left behind. */
+/* True when the run failed as it should: with this code, a message, and nothing left
+ * behind. */
 static bool failed_well(int rc, int code, const struct tu_err *err, int fds)
 {
     bool well = rc == code && *err->msg && scratch_files() == 1 && scratch_fds() == fds;
     if (!well)
-        printf("# rc %d, '%s', %d files, %d descriptors (%d before)\n", rc, err->msg, scratch_files(),
-               scratch_fds(), fds);
+        printf("# rc %d, '%s', %d files, %d descriptors (%d before)\n", rc, err->msg,
+               scratch_files(), scratch_fds(), fds);
     return well;
 }
 
@@ -71,7 +73,8 @@ static void walk(const char *spec, bool io)
 
 int main(void)
 {
-    static const char *const spec[] = {"hf", "tns:ranks=2", "megatron:tp=2,pp=2", "meta:tp=2"};
+    static const char *const spec[] = {"hf", "tns:ranks=2", "megatron:tp=2,pp=2",
+                                       "meta:tp=2"};
     struct tu_model m = tu_family_find("llama")->base;
     scratch_enter();
     strcpy(m.family, "llama");

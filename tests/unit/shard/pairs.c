@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Random round trips: a model in layout A goes to B and back to A. The digests are those of the model at
- * every stop, and every file of the second A is the first's, byte for byte.
+/* Random round trips: a model in layout A goes to B and back to A. The digests are those
+ * of the model at every stop, and every file of the second A is the first's, byte for
+ * byte.
  *
  * TENSORUTILS_TEST_SEED changes the choice; the seed is printed. */
 #define _GNU_SOURCE /* nftw */
@@ -40,8 +41,8 @@ static void remove_tree(const char *path)
 
 static struct tu_model random_model(void)
 {
-    static const char *const family[] = {"llama", "llama", "llama", "qwen2", "qwen3", "mixtral", "gpt2",
-                                         "gpt_neox"};
+    static const char *const family[] = {"llama", "llama",   "llama", "qwen2",
+                                         "qwen3", "mixtral", "gpt2",  "gpt_neox"};
     const struct tu_family *f = tu_family_find(family[roll(8)]);
     struct tu_model m = f->base;
     bool gpt = !strncmp(f->name, "gpt", 3);
@@ -66,11 +67,13 @@ static struct tu_model random_model(void)
 /* A layout that this model can have. */
 static void random_layout(char *out, size_t cap, const struct tu_model *m)
 {
-    unsigned tp = 1u << roll(4), pp = 1 + (unsigned)roll(4), vpp = pp > 1 ? 1 + (unsigned)roll(3) : 1;
+    unsigned tp = 1u << roll(4), pp = 1 + (unsigned)roll(4),
+             vpp = pp > 1 ? 1 + (unsigned)roll(3) : 1;
     static const char *const spec[] = {"te", "local", "legacy"};
     bool meta = !strcmp(m->family, "llama");
     unsigned names = (unsigned)roll(m->experts || m->qk_norm ? 2 : 3);
-    unsigned version = m->kv_heads == m->heads ? (unsigned)roll(4) : 2 + (unsigned)roll(2);
+    unsigned version =
+        m->kv_heads == m->heads ? (unsigned)roll(4) : 2 + (unsigned)roll(2);
     while (m->layers % (pp * vpp))
         vpp = vpp > 1 ? vpp - 1 : (pp--, 1);
     switch (roll(meta ? 8 : 6)) {
@@ -83,8 +86,9 @@ static void random_layout(char *out, size_t cap, const struct tu_model *m)
         snprintf(out, cap, "meta:tp=%u,embed=%s", tp, roll(2) ? "rows" : "columns");
         return;
     default:
-        snprintf(out, cap, "megatron:tp=%u,pp=%u,vpp=%u,ep=%u,version=%u,spec=%s,pad=%u", tp, pp, vpp,
-                 m->experts ? 1u << roll(3) : 1, version, spec[names], 1u << roll(5));
+        snprintf(out, cap, "megatron:tp=%u,pp=%u,vpp=%u,ep=%u,version=%u,spec=%s,pad=%u",
+                 tp, pp, vpp, m->experts ? 1u << roll(3) : 1, version, spec[names],
+                 1u << roll(5));
     }
 }
 
@@ -107,8 +111,8 @@ static int digest(const struct tu_ckpt *c, struct tu_buf *out, struct tu_err *er
     return rc;
 }
 
-static int convert(const char *from, const char *to, const char *spec, struct tu_buf *digests,
-                   struct tu_err *err)
+static int convert(const char *from, const char *to, const char *spec,
+                   struct tu_buf *digests, struct tu_err *err)
 {
     struct tu_ckpt *a = NULL, *b = NULL, *check = NULL;
     struct tu_shard_opts o = {.verify_replicas = true};
@@ -138,7 +142,8 @@ static int compare_one(const char *path, const struct stat *st, int type, struct
     if (type != FTW_F)
         return 0;
     snprintf(other, sizeof other, "a2%s", path + 2);
-    bool read = !tu_file_read(path, 1 << 24, &x, &n, NULL) && !tu_file_read(other, 1 << 24, &y, &m, NULL);
+    bool read = !tu_file_read(path, 1 << 24, &x, &n, NULL) &&
+                !tu_file_read(other, 1 << 24, &y, &m, NULL);
     compared++;
     if (!read || n != m || memcmp(x, y, n)) {
         differing++;
@@ -176,12 +181,13 @@ static void pair(unsigned number)
     differing = compared = 0;
     if (!rc)
         nftw("a1", compare_one, 16, FTW_PHYS);
-    bool equal = !rc && first.n && there.n == first.n && back.n == first.n && again.n == first.n &&
-                 !memcmp(first.data, there.data, first.n) && !memcmp(first.data, back.data, first.n) &&
+    bool equal = !rc && first.n && there.n == first.n && back.n == first.n &&
+                 again.n == first.n && !memcmp(first.data, there.data, first.n) &&
+                 !memcmp(first.data, back.data, first.n) &&
                  !memcmp(first.data, again.data, first.n);
     ok(equal && !differing && compared, "%s kv=%u vocab=%u %s: %s -> %s%s%s", m.family,
-       (unsigned)m.kv_heads, (unsigned)m.vocab, m.tied ? "tied" : "untied", a, b, rc ? ": " : "",
-       rc ? err.msg : "");
+       (unsigned)m.kv_heads, (unsigned)m.vocab, m.tied ? "tied" : "untied", a, b,
+       rc ? ": " : "", rc ? err.msg : "");
     tu_buf_release(&first);
     tu_buf_release(&there);
     tu_buf_release(&back);
