@@ -8,7 +8,7 @@ weights() { tns-gen "${@:-w}" --shape 64,512; }
 
 @test "a file, a pipe, and any -j give the same bytes" {
     weights >w.tns
-    for t in q4_k q8_0 mxfp8 nvfp4_packed fp8:scale=tensor fp8:scale=block bfp:order=desc; do
+    for t in q4_k q8_0 mxfp8 nvfp4_packed fp8_tensor fp8_block bfp:order=desc int4 gptq4 nf4 nm; do
         quantize -t $t w.tns >a
         cat w.tns | quantize -j1 -t $t | cmp a -
         quantize -j7 -t $t w.tns | cmp a -
