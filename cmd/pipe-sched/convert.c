@@ -8,7 +8,7 @@
 static struct {
     const char *from, *to;
     uint64_t pipelines, stages, m, depth;
-    bool old, strip, merge;
+    bool old, strip, merge, recompute, offload, compute;
     int recv;
 } opt = {.depth = 3};
 
@@ -53,6 +53,12 @@ static const struct tu_opt lower_options[] = {
      TU_OPT_U64, &opt.depth, NULL, 0},
     {0, "merge", NULL, "an I directly followed by its W becomes a B first", TU_OPT_FLAG,
      &opt.merge, NULL, 0},
+    {0, "recompute", NULL, "keep checkpoints, and recompute before each backward",
+     TU_OPT_FLAG, &opt.recompute, NULL, 0},
+    {0, "offload", NULL, "activations to the host and back", TU_OPT_FLAG, &opt.offload,
+     NULL, 0},
+    {0, "no-transfers", NULL, "leave SEND and RECV out", TU_OPT_FLAG, &opt.compute, NULL,
+     0},
     {0, "recv", NULL, "receive as soon as it is sent, or directly before use",
      TU_OPT_CHOICE, &opt.recv, recvs, 0},
     {0},
@@ -85,8 +91,12 @@ static int run(struct tu_ctx *ctx, int argc, char **argv)
     struct tu_err err;
     struct tu_cost c;
     struct tu_sched *s;
-    struct tu_lower how = {
-        .depth = (uint32_t)tu_min(opt.depth, 4096), .merge = opt.merge, .late = opt.recv};
+    struct tu_lower how = {.depth = (uint32_t)tu_min(opt.depth, 4096),
+                           .recompute = opt.recompute,
+                           .offload = opt.offload,
+                           .merge = opt.merge,
+                           .transfers = !opt.compute,
+                           .late = opt.recv};
     bool lower = ctx->cmd == &pipe_lower, draw = ctx->cmd == &pipe_draw;
     const char *to = opt.to ? opt.to : "json";
     if (!opt.to && draw)

@@ -14,7 +14,8 @@ const struct tu_opt pipe_cost_options[] = {
      TU_OPT_STRING, &pipe_cost.cost, NULL, 0},
     {0, "share", NULL, "the times are of a rank's share: divide them among its chunks",
      TU_OPT_FLAG, &pipe_cost.share, NULL, 0},
-    {0, "times", "FILE", "times of single stages, links, micro-batches (CSV)",
+    {0, "times", "FILE",
+     "times of single stages, links, micro-batches (CSV), or a Chrome trace",
      TU_OPT_FILE_IN, &pipe_cost.times, NULL, 0},
     {0, "memory", "KEY=SIZE,...", "activation memory of a rank's share: B W CKPT",
      TU_OPT_STRING, &pipe_cost.memory, NULL, 0},
@@ -39,6 +40,12 @@ static const char *schedule_row(size_t i, const char **help)
 
 static const char *form_row(size_t i, const char **help)
 {
+    if (i && !tu_sched_forms[i - 1])
+        return NULL;
+    if (!tu_sched_forms[i]) {
+        *help = "a tensor stream: META sched, sched.ops, sched.times";
+        return "tns";
+    }
     *help = tu_sched_forms[i] ? tu_sched_forms[i]->help : NULL;
     return tu_sched_forms[i] ? tu_sched_forms[i]->name : NULL;
 }
@@ -56,8 +63,13 @@ int pipe_cost_over(struct tu_cost *c, uint32_t chunks, struct tu_err *err)
     int rc = o->cost ? tu_cost_parse(c, o->cost, o->share ? chunks : 1, err) : 0;
     if (!rc && o->times)
         rc = pipe_slurp(o->times, &text, err);
-    if (!rc && o->times)
-        rc = tu_cost_times(c, text.data ? text.data : "", text.n, err);
+    if (!rc && o->times) {
+        bool trace = text.n && (text.data[0] == '{' || text.data[0] == '[');
+        rc = trace ? tu_cost_trace(c, text.data, text.n, err)
+                   : tu_cost_times(c, text.data ? text.data : "", text.n, err);
+        if (rc)
+            tu_err_prefix(err, "%s", o->times);
+    }
     if (!rc && o->memory)
         rc = tu_cost_memory(c, o->memory, chunks, err);
     tu_buf_release(&text);
@@ -93,19 +105,75 @@ int pipe_cap(const struct tu_cost *c, uint32_t chunks, int64_t *cap, struct tu_e
                : tu_fail(err, TU_EUSAGE, "--memory-cap %s: is too small", pipe_cost.cap);
 }
 
-int pipe_slurp(const char *path, struct tu_buf *out, struct tu_err *err)
+static int slurp(struct tu_in *in, struct tu_buf *out, struct tu_err *err)
 {
-    struct tu_in *in;
     size_t got = 1;
-    int rc = tu_in_open(&in, path, err);
-    if (rc)
-        return rc;
+    int rc = 0;
     while (!rc && got) {
         void *p = tu_buf_room(out, TU_IO_CHUNK, err);
         rc = p ? tu_in_read(in, p, TU_IO_CHUNK, &got, err) : TU_ENOMEM;
         out->n += rc ? 0 : got;
     }
+    if (!rc && out->data)
+        out->data[out->n] = 0;
+    return rc;
+}
+
+int pipe_slurp(const char *path, struct tu_buf *out, struct tu_err *err)
+{
+    struct tu_in *in;
+    int rc = tu_in_open(&in, path, err);
+    if (rc)
+        return rc;
+    rc = slurp(in, out, err);
     tu_in_close(in);
+    return rc;
+}
+
+static int to_stream(struct tu_ctx *ctx, const struct tu_sched *s,
+                     const struct tu_cost *c, const struct tu_sim *sim,
+                     struct tu_err *err)
+{
+    struct tu_out *out;
+    struct tu_writer *w;
+    int rc = tu_ctx_output(ctx, &out, err);
+    if (!rc)
+        rc = tu_writer_new(&w, out, err);
+    if (rc)
+        return rc;
+    rc = tu_sched_to_stream(w, s, c, sim, err);
+    if (rc) {
+        tu_writer_abort(w);
+        return rc;
+    }
+    return tu_writer_close(w, false, err);
+}
+
+/* Takes `in` over. */
+static int from_stream(struct tu_sched **s, struct tu_cost *c, struct tu_in *in,
+                       struct tu_err *err)
+{
+    struct tu_reader *r;
+    int rc = tu_reader_new(&r, in, 0, NULL, err);
+    if (rc)
+        return rc;
+    rc = tu_sched_from_stream(s, c, r, err);
+    tu_reader_free(r);
+    return rc;
+}
+
+static int from_text(struct tu_sched **s, struct tu_cost *c, struct tu_in *in,
+                     const struct tu_sched_form *f, const struct tu_sched_hint *hint,
+                     struct tu_err *err)
+{
+    struct tu_buf text = {0};
+    int rc = slurp(in, &text, err);
+    tu_in_close(in);
+    if (!rc)
+        rc = tu_sched_read(s, c, text.data ? text.data : "", text.n, f, hint, err);
+    if (rc)
+        tu_err_prefix(err, "input");
+    tu_buf_release(&text);
     return rc;
 }
 
@@ -113,22 +181,22 @@ int pipe_read(struct tu_ctx *ctx, const char *path, const char *form,
               const struct tu_sched_hint *hint, struct tu_sched **s, struct tu_cost *c,
               struct tu_err *err)
 {
-    struct tu_buf text = {0};
     const struct tu_sched_form *f = form ? tu_sched_form_find(form) : NULL;
-    const char *name = path && strcmp(path, "-") ? path : "standard input";
+    struct tu_in *in;
+    char magic[8];
+    size_t got = 0;
     (void)ctx;
     *s = NULL;
     tu_cost_init(c);
-    if (form && (!f || !f->read))
+    if (form && strcmp(form, "tns") && (!f || !f->read))
         return tu_fail(err, TU_EUSAGE,
                        "--from %s: cannot be read; --list=forms names the forms", form);
-    int rc = pipe_slurp(path ? path : "-", &text, err);
-    if (!rc) {
-        rc = tu_sched_read(s, c, text.data ? text.data : "", text.n, f, hint, err);
-        if (rc)
-            tu_err_prefix(err, "%s", name);
-    }
-    tu_buf_release(&text);
+    int rc = tu_in_open(&in, path ? path : "-", err);
+    if (!rc)
+        rc = tu_in_peek(in, magic, sizeof magic, &got, err);
+    bool stream = got == sizeof magic && !memcmp(magic, TU_STREAM_MAGIC, sizeof magic);
+    if (!rc)
+        rc = stream ? from_stream(s, c, in, err) : from_text(s, c, in, f, hint, err);
     if (!rc)
         rc = pipe_cost_over(c, tu_sched_chunks(*s), err);
     if (rc) {
@@ -185,18 +253,21 @@ int pipe_write(struct tu_ctx *ctx, const struct tu_sched *s, const struct tu_cos
     struct tu_buf text = {0};
     struct tu_sim sim = {0};
     int status = TU_STATUS_YES, rc = 0;
-    if (!f || !f->write)
+    bool stream = !strcmp(form, "tns");
+    if (!stream && (!f || !f->write))
         return tu_fail(err, TU_EUSAGE,
                        "--to %s: cannot be written; --list=forms names the forms", form);
-    if (f->needs_sim)
+    if (stream || f->needs_sim)
         rc = pipe_simulate(ctx, s, c, &sim, &status, err);
-    if (!rc && status == TU_STATUS_YES) {
+    if (!rc && status != TU_STATUS_YES)
+        ctx->status = ctx->status > status ? ctx->status : status;
+    else if (!rc && stream)
+        rc = to_stream(ctx, s, c, &sim, err);
+    else if (!rc) {
         rc = !strcmp(form, "text") ? tu_sched_grid(&text, s, c, &sim, ctx->color, err)
                                    : f->write(&text, s, c, &sim, err);
         if (!rc)
             rc = pipe_bytes(ctx, &text, err);
-    } else if (!rc) {
-        ctx->status = ctx->status > status ? ctx->status : status;
     }
     tu_sim_release(&sim);
     tu_buf_release(&text);

@@ -68,8 +68,8 @@ static void write_cost(struct tu_jw *w, const struct tu_cost *c)
     tu_jw_close(w, '}');
 }
 
-static int head(struct tu_buf *out, const struct tu_sched *s, const struct tu_cost *c,
-                struct tu_err *err)
+int tui_json_head(struct tu_buf *out, const struct tu_sched *s, const struct tu_cost *c,
+                  struct tu_err *err)
 {
     static const char *const deps[] = {"train", "forward", "blocking"};
     struct tu_jw w;
@@ -95,10 +95,7 @@ static int head(struct tu_buf *out, const struct tu_sched *s, const struct tu_co
     tu_jw_close(&w, ']');
     write_cost(&w, c);
     tu_jw_close(&w, '}');
-    int rc = tu_jw_end(&w, err);
-    if (!rc && out->n && out->data[out->n - 1] == '}')
-        out->n--; /* the lists follow, one line each */
-    return rc;
+    return tu_jw_end(&w, err);
 }
 
 static int write_json(struct tu_buf *out, const struct tu_sched *s,
@@ -106,9 +103,11 @@ static int write_json(struct tu_buf *out, const struct tu_sched *s,
                       struct tu_err *err)
 {
     (void)sim;
-    int rc = head(out, s, c, err);
-    if (!rc)
+    int rc = tui_json_head(out, s, c, err);
+    if (!rc) {
+        out->n--; /* the brace: the lists follow, one line each */
         rc = tu_buf_text(out, ",\"ranks\":[\n", err);
+    }
     for (uint32_t r = 0; r < s->ranks && !rc; r++) {
         rc = tu_buf_text(out, "[", err);
         for (size_t i = 0; i < s->n[r] && !rc;) {
@@ -393,32 +392,18 @@ static int apply(struct tu_sched *s, const json_t *o, struct tu_err *err)
     return k.code;
 }
 
-static int read_json(struct tu_sched **out, struct tu_cost *c, const char *text, size_t n,
-                     const struct tu_sched_hint *given, struct tu_err *err)
+int tui_json_with(struct tu_sched **out, struct tu_cost *c, uint32_t ranks,
+                  const char *head, size_t n,
+                  int (*fill)(struct tui_load *l, const void *ctx, struct tu_err *err),
+                  const void *ctx, struct tu_err *err)
 {
-    const char *end = text + n, *at = find_ranks(text, end), *after = NULL;
-    struct tu_sched_hint hint = given ? *given : (struct tu_sched_hint){0};
+    struct tu_sched_hint hint = {0};
     struct tui_load l;
-    struct tu_buf rest = {0};
     json_t *o = NULL;
-    *out = NULL;
-    if (!at)
-        return tu_fail(err, TU_EFORMAT, "schedule: the list \"ranks\" is missing");
-    uint32_t ranks = count_lists(at, end);
-    if (!ranks || ranks > TU_SCHED_MAX)
-        return tu_fail(err, TU_EFORMAT, "schedule: %u ranks: not in 1 … %u", ranks,
-                       TU_SCHED_MAX);
     tui_load_begin(&l, ranks, &hint, err);
-    int rc = l.b.code ? l.b.code : lists(&l, text, at, end, &after, err);
+    int rc = l.b.code ? l.b.code : fill(&l, ctx, err);
     if (!rc)
-        rc = tu_buf_add(&rest, text, (size_t)(at - text), err);
-    if (!rc)
-        rc = tu_buf_text(&rest, "[]", err);
-    if (!rc)
-        rc = tu_buf_add(&rest, after, (size_t)(end - after), err);
-    if (!rc)
-        rc = tu_json_parse(&o, rest.data, rest.n,
-                           &(struct tu_json_limits){.object = true}, err);
+        rc = tu_json_parse(&o, head, n, &(struct tu_json_limits){.object = true}, err);
     if (!rc)
         rc = read_head(o, &hint, c, err);
     if (!rc && hint.ranks && hint.ranks != ranks)
@@ -433,6 +418,57 @@ static int read_json(struct tu_sched **out, struct tu_cost *c, const char *text,
         *out = NULL;
     }
     json_decref(o);
+    return rc;
+}
+
+/* Where the lists stand in the text. */
+struct span {
+    const char *text, *at, *end, *after;
+};
+
+static int fill_lists(struct tui_load *l, const void *ctx, struct tu_err *err)
+{
+    const struct span *s = ctx;
+    const char *after;
+    return lists(l, s->text, s->at, s->end, &after, err);
+}
+
+/* Behind the array that begins at p; end when it does not close. */
+static const char *skip_array(const char *p, const char *end)
+{
+    int depth = 0;
+    for (; p < end; p++) {
+        if (*p == '"')
+            p = skip_string(p, end) - 1;
+        else if (*p == '[')
+            depth++;
+        else if (*p == ']' && --depth == 0)
+            return p + 1;
+    }
+    return end;
+}
+
+static int read_json(struct tu_sched **out, struct tu_cost *c, const char *text, size_t n,
+                     const struct tu_sched_hint *hint, struct tu_err *err)
+{
+    struct span s = {text, find_ranks(text, text + n), text + n, NULL};
+    struct tu_buf rest = {0};
+    *out = NULL;
+    (void)hint; /* the document says it all */
+    if (!s.at)
+        return tu_fail(err, TU_EFORMAT, "schedule: the list \"ranks\" is missing");
+    uint32_t ranks = count_lists(s.at, s.end);
+    if (!ranks || ranks > TU_SCHED_MAX)
+        return tu_fail(err, TU_EFORMAT, "schedule: %u ranks: not in 1 … %u", ranks,
+                       TU_SCHED_MAX);
+    s.after = skip_array(s.at, s.end);
+    int rc = tu_buf_add(&rest, text, (size_t)(s.at - text), err);
+    if (!rc)
+        rc = tu_buf_text(&rest, "[]", err);
+    if (!rc)
+        rc = tu_buf_add(&rest, s.after, (size_t)(s.end - s.after), err);
+    if (!rc)
+        rc = tui_json_with(out, c, ranks, rest.data, rest.n, fill_lists, &s, err);
     tu_buf_release(&rest);
     return rc;
 }

@@ -30,6 +30,15 @@ int tui_load_end(struct tui_load *l, struct tu_sched **out);
 int tui_cell_text(struct tu_buf *out, const struct tu_op *op, uint32_t slices,
                   unsigned *used, struct tu_err *err);
 
+/* The document without its lists, and a schedule from that and from what `fill` adds to
+ * the loader. */
+int tui_json_head(struct tu_buf *out, const struct tu_sched *s, const struct tu_cost *c,
+                  struct tu_err *err);
+int tui_json_with(struct tu_sched **out, struct tu_cost *c, uint32_t ranks,
+                  const char *head, size_t n,
+                  int (*fill)(struct tui_load *l, const void *ctx, struct tu_err *err),
+                  const void *ctx, struct tu_err *err);
+
 extern const struct tu_sched_form tui_form_json, tui_form_csv, tui_form_zb, tui_form_te,
     tui_form_trace, tui_form_svg, tui_form_text, tui_form_tikz, tui_form_dot;
 

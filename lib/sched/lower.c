@@ -233,26 +233,100 @@ static int merged(struct tu_sched **out, const struct tu_sched *s, struct tu_err
     return tui_build_end(&b, out);
 }
 
+static bool is_backward(const struct tu_op *op)
+{
+    return op->kind == TU_OP_B || op->kind == TU_OP_I;
+}
+
+/* The same unit as `op`, another kind. */
+static void add_for(struct tui_build *b, uint32_t rank, const struct tu_op *op,
+                    enum tu_op_kind kind)
+{
+    struct tu_op more = *op;
+    more.kind = (uint8_t)kind;
+    more.flags = 0;
+    tui_add_op(b, rank, &more);
+}
+
+static size_t group(const struct tu_sched *s, uint32_t r, size_t i)
+{
+    return i >= s->n[r] ? 0 : s->op[r][i].flags & TU_OP_PAIRED ? 2 : 1;
+}
+
+/* Is the other half of this unit among the n operations from `list` on? */
+static bool partner(const struct tu_op *op, const struct tu_op *list, size_t n)
+{
+    for (size_t k = 0; k < n; k++)
+        if (is_backward(op) != is_backward(&list[k]) && list[k].kind != TU_OP_W &&
+            list[k].stage == op->stage && list[k].mb == op->mb &&
+            list[k].slice == op->slice)
+            return true;
+    return false;
+}
+
+/* What a rank holds between a forward and its backward: a checkpoint, and R before the
+ * backward; or nothing: OFFLOAD behind the forward and FETCH one operation ahead of use.
+ * A forward whose backward is next keeps everything. */
+static int hold_less(struct tu_sched **out, const struct tu_sched *s,
+                     const struct tu_lower *how, struct tu_err *err)
+{
+    struct tui_build b;
+    like(&b, s, err);
+    for (uint32_t r = 0; r < s->ranks && !b.code; r++)
+        for (size_t i = 0, n; i < s->n[r]; i += n) {
+            const struct tu_op *op = &s->op[r][i], *next = op + (n = group(s, r, i));
+            size_t more = group(s, r, i + n);
+            for (size_t k = 0; how->offload && k < more; k++)
+                if (is_backward(&next[k]) && !partner(&next[k], op, n))
+                    add_for(&b, r, &next[k], TU_OP_FETCH);
+            for (size_t k = 0; how->recompute && k < n; k++)
+                if (is_backward(&op[k]))
+                    add_for(&b, r, &op[k], TU_OP_R);
+            for (size_t k = 0; k < n; k++)
+                tui_add_op(&b, r, &op[k]);
+            for (size_t k = 0; how->offload && k < n; k++)
+                if (op[k].kind == TU_OP_F && !partner(&op[k], next, more))
+                    add_for(&b, r, &op[k], TU_OP_OFFLOAD);
+        }
+    return tui_build_end(&b, out);
+}
+
+/* Take the result of one step as the input of the next. */
+static void step(const struct tu_sched **now, struct tu_sched **own,
+                 struct tu_sched *made)
+{
+    tu_sched_free(*own);
+    *now = *own = made;
+}
+
 int tu_sched_lower(struct tu_sched **out, const struct tu_sched *s,
                    const struct tu_lower *how, struct tu_err *err)
 {
-    struct tu_sched *gathered = NULL, *whole = NULL;
+    struct tu_sched *own = NULL, *made = NULL;
+    const struct tu_sched *now = s;
+    int rc = 0;
     *out = NULL;
     for (uint32_t r = 0; r < s->ranks; r++)
         for (size_t i = 0; i < s->n[r]; i++)
-            if (s->op[r][i].kind >= TU_OP_SEND_F && s->op[r][i].kind <= TU_OP_REDUCE)
+            if (s->op[r][i].kind >= TU_OP_SEND_F)
                 return tu_fail(
                     err, TU_EUSAGE,
                     "lower: rank %u, position %zu: communication is written already", r,
                     i);
-    int rc = how->merge ? merged(&whole, s, err) : 0;
-    if (!rc && how->depth)
-        rc = tui_add_fsdp(&gathered, whole ? whole : s, how->depth, err);
-    if (!rc)
-        rc = transfers(out, gathered ? gathered : whole ? whole : s, how->late, err);
-    tu_sched_free(whole);
-    tu_sched_free(gathered);
-    return rc;
+    if (how->merge && !(rc = merged(&made, now, err)))
+        step(&now, &own, made);
+    if (!rc && (how->recompute || how->offload) &&
+        !(rc = hold_less(&made, now, how, err)))
+        step(&now, &own, made);
+    if (!rc && how->depth && !(rc = tui_add_fsdp(&made, now, how->depth, err)))
+        step(&now, &own, made);
+    if (!rc && how->transfers && !(rc = transfers(&made, now, how->late, err)))
+        step(&now, &own, made);
+    if (rc) {
+        tu_sched_free(own);
+        return rc;
+    }
+    return own ? (*out = own, 0) : tu_sched_strip(out, s, err);
 }
 
 int tu_sched_strip(struct tu_sched **out, const struct tu_sched *s, struct tu_err *err)

@@ -16,6 +16,7 @@
 
 #include "core.h"
 #include "draw.h"
+#include "stream.h"
 
 TU_BEGIN
 
@@ -138,6 +139,9 @@ TU_API int64_t tu_cost_unit(const struct tu_cost *c, uint32_t chunks);
  * time) or link ("link,FROM,TO,TIME"). */
 TU_API TU_MUST int tu_cost_times(struct tu_cost *c, const char *text, size_t n,
                                  struct tu_err *err);
+/* The same from a trace of Chrome's format: the mean duration of events named as operations. */
+TU_API TU_MUST int tu_cost_trace(struct tu_cost *c, const char *text, size_t n,
+                                 struct tu_err *err);
 /* Ticks that an operation takes. */
 TU_API int64_t tu_cost_time(const struct tu_cost *c, unsigned kind, uint32_t stage,
                             uint32_t mb);
@@ -215,10 +219,13 @@ TU_API TU_MUST int tu_schedule_make(struct tu_sched **out, const struct tu_sched
  * --------------------------------------------------------------------------- */
 
 struct tu_lower {
-    uint32_t depth; /* stages gathered ahead (UNSHARD, RESHARD, REDUCE_GRAD); 0: none of
-                       these */
     bool merge; /* an I directly followed by its W becomes a B first, as torch 2.5 did */
-    bool late;  /* a RECV directly before its consumer, else as soon as it is sent */
+    bool recompute; /* F keeps a checkpoint, R stands before each backward */
+    bool offload;   /* activations go to the host behind F and come back before use */
+    uint32_t
+        depth; /* stages gathered ahead (UNSHARD, RESHARD, REDUCE_GRAD); 0: not at all */
+    bool transfers; /* SEND and RECV */
+    bool late;      /* a RECV directly before its consumer, else as soon as it is sent */
 };
 /* Write every transfer down. Errors: TU_EUSAGE when it is there already or s is not
  * valid. */
@@ -282,6 +289,13 @@ struct tu_sched_form {
     bool needs_sim;
 };
 TU_API extern const struct tu_sched_form *const tu_sched_forms[]; /* NULL-ended */
+/* A segment of a tensor stream: META "sched", sched.ops int32 [n,6], with sim sched.times
+ * int64 [n,2]; ended. And back from the first segment of one. */
+TU_API TU_MUST int tu_sched_to_stream(struct tu_writer *w, const struct tu_sched *s,
+                                      const struct tu_cost *c, const struct tu_sim *sim,
+                                      struct tu_err *err);
+TU_API TU_MUST int tu_sched_from_stream(struct tu_sched **out, struct tu_cost *c,
+                                        struct tu_reader *r, struct tu_err *err);
 /* The form "text", in colour on request. */
 TU_API TU_MUST int tu_sched_grid(struct tu_buf *out, const struct tu_sched *s,
                                  const struct tu_cost *c, const struct tu_sim *sim,

@@ -144,3 +144,45 @@ data=$ROOT/tests/data/sched
     assert_line --index 1 'makespan 53, span 53, ideal 48'
     pipe-sched gen -s gpipe -p 4 -m 8 | { run -0 pipe-sched sim --times slow; assert_line --index 1 'makespan 57, span 57, ideal 48'; }
 }
+
+@test "times measured in a trace" {
+    pipe-sched gen -s 1f1b -p 4 -m 8 --cost F=3,B=7,C=1 --to trace >t.json
+    pipe-sched gen -s 1f1b -p 4 -m 8 --cost F=3,B=7,C=1 | pipe-sched sim >want
+    pipe-sched gen -s 1f1b -p 4 -m 8 --cost C=1 | pipe-sched sim --times t.json >got
+    diff <(sed 's/ us,/,/' got) want
+    echo '{"traceEvents":[]}' >none.json
+    pipe-sched gen -s 1f1b -p 4 -m 8 | { run -3 pipe-sched sim --times none.json; }
+}
+
+@test "recomputation and offload trade memory" {
+    pipe-sched gen -s 1f1b -p 4 -m 8 --memory B=1,CKPT=0.1 >s.json
+    pipe-sched lower --prefetch 0 --no-transfers --recompute s.json | { run -0 pipe-sched sim; assert_line --regexp '^ +0 .* 1.3$'; }
+    pipe-sched lower --prefetch 0 --no-transfers --offload s.json | { run -0 pipe-sched sim; assert_line --regexp '^ +0 .* 2$'; }
+}
+
+@test "through a tensor stream and back" {
+    for s in zb-v dualpipe seq-1f1b; do
+        pipe-sched gen -s $s -p 4 -m 8 >s.json
+        pipe-sched convert --to tns s.json >s.tns
+        ends s.tns
+        pipe-sched convert <s.tns | cmp - s.json
+    done
+    tns-check s.tns
+    head -c 500 s.tns >cut.tns
+    run -3 pipe-sched sim cut.tns
+}
+
+@test "a trace is JSON with complete events, flows and counters" {
+    pipe-sched gen -s 1f1b -p 2 -m 2 --cost C=1 --to trace >t.json
+    run -0 python3 - <<'END'
+import json
+events = json.load(open("t.json"))["traceEvents"]
+kinds = {}
+for e in events:
+    kinds.setdefault(e["ph"], []).append(e)
+assert set(kinds) == {"M", "X", "C", "s", "f"}
+assert len(kinds["X"]) == 8 and all(e["dur"] > 0 for e in kinds["X"])
+starts = {e["id"]: e for e in kinds["s"]}
+assert all(e["bp"] == "e" and starts[e["id"]]["ts"] <= e["ts"] for e in kinds["f"])
+END
+}
