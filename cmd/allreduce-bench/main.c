@@ -34,10 +34,17 @@ static const char *collective_row(size_t i, const char **help)
     return tu_collective_rows[i].name;
 }
 
+static const char *squeeze_row(size_t i, const char **help)
+{
+    *help = tu_squeeze_rows[i].help;
+    return tu_squeeze_rows[i].name;
+}
+
 const struct tu_listing bench_listings[] = {
     {"algorithms", "algorithms, COLLECTIVE/NAME", algorithm_row},
     {"transports", "how bytes move", transport_row},
     {"collectives", "collective operations", collective_row},
+    {"compressions", "ways to make vectors small; those of quantize too", squeeze_row},
     {NULL, NULL, NULL},
 };
 
@@ -60,7 +67,8 @@ int bench_collective(const char *name, enum tu_collective *out, struct tu_err *e
 }
 
 static const struct tu_cmd *const subs[] = {
-    &bench_run, &bench_reduce, &bench_sim, &bench_diagnose, &bench_compare, NULL,
+    &bench_run,     &bench_reduce,  &bench_sim,   &bench_diagnose,
+    &bench_compare, &bench_squeeze, &bench_pairs, NULL,
 };
 
 static const struct tu_cmd command = {

@@ -456,6 +456,68 @@ TU_API TU_MUST int tu_trace_add(struct tu_trace *t, uint32_t rank, uint32_t rank
 TU_API TU_MUST int tu_diagnose(struct tu_trace *t, struct tu_diagnosis *out,
                                struct tu_err *err);
 
+/* Compressed all-reduce ----------------------------------------------------------------
+ */
+
+/* How a vector of floats is made small: a row of ours or a codec of lib/quant by its
+ * name. */
+struct tu_squeeze;
+struct tu_squeeze_row {
+    const char *name, *help, *source;
+    const char *const *key;
+    bool unbiased; /* right on average: what a coding loses is not carried to the next */
+};
+TU_API extern const struct tu_squeeze_row tu_squeeze_rows[]; /* without name: the end */
+/* For vectors of up to `count` floats. Errors: TU_EUSAGE. */
+TU_API TU_MUST int tu_squeeze_new(struct tu_squeeze **out, const char *text,
+                                  uint64_t count, uint64_t seed, struct tu_err *err);
+TU_API void tu_squeeze_free(struct tu_squeeze *s);
+/* NULL for a codec of lib/quant. */
+TU_API const struct tu_squeeze_row *tu_squeeze_row_of(const struct tu_squeeze *s);
+/* Bytes of n floats on the wire. */
+TU_API uint64_t tu_squeeze_bytes(const struct tu_squeeze *s, uint64_t n);
+/* scale > 0: the magnitude that all ranks share (tern). turn: another draw of rounding.
+ */
+TU_API TU_MUST int tu_squeeze_encode(struct tu_squeeze *s, const float *x, uint64_t n,
+                                     float scale, uint64_t turn, void *wire,
+                                     struct tu_err *err);
+TU_API TU_MUST int tu_squeeze_decode(struct tu_squeeze *s, const void *wire, uint64_t n,
+                                     float *y, struct tu_err *err);
+
+struct tu_squeeze_result {
+    uint64_t count, plain_bytes, wire_bytes; /* sent by one rank: f32 ring; this */
+    uint32_t ranks, steps;
+    double seconds, max_abs, relative, cosine, bias; /* of one step against the f64 sum */
+    double averaged; /* relative error of the mean over steps, with error feedback */
+};
+/* Sum of count floats of every rank (normal numbers by seed): each shard is coded,
+ * exchanged, summed in f32 in the order of ranks, coded again and gathered: two codings
+ * whatever the number of ranks (qgZ of ZeRO++, arXiv 2306.10209). Steps repeat it with
+ * the same inputs, each rank adding what its coding lost. *out is filled at every rank.
+ */
+TU_API TU_MUST int tu_squeeze_run(struct tu_rank *r, const char *text, uint64_t count,
+                                  uint32_t steps, uint64_t seed,
+                                  struct tu_squeeze_result *out, struct tu_err *err);
+
+/* Every pair ---------------------------------------------------------------------------
+ */
+
+/* What each rank posts: one directed pair. */
+struct tu_pair {
+    uint32_t from, to;
+    double latency, rate; /* seconds for 8 bytes one way; bytes per second, one way */
+};
+/* Pair after pair, the others idle: iters round trips of 8 bytes, then iters messages of
+ * `bytes` with one answer at the end. The minimum of three tries of each. */
+TU_API TU_MUST int tu_pairs_run(struct tu_rank *r, uint64_t bytes, uint64_t iters,
+                                struct tu_err *err);
+/* cost[from × ranks + to], seconds per byte or per message; the diagonal is not read. A
+ * cell over 1.5 times what its row and column lead to expect is a slow link; a whole row
+ * a slow sender, a whole column a slow receiver (rank alone is set). Fewer than 3 ranks:
+ * fine. */
+TU_API TU_MUST int tu_pairs_judge(const double *cost, uint32_t ranks,
+                                  struct tu_diagnosis *out, struct tu_err *err);
+
 TU_END
 
 #endif

@@ -217,3 +217,34 @@ ranks() { # WHERE N OPTIONS...: all ranks but 0 in the background
     run -1 allreduce-bench compare --tolerance 40 fast.json slow.json
     run -3 allreduce-bench compare a.json /dev/null
 }
+
+@test "squeeze: bytes and errors of each coding" {
+    run -0 --separate-stderr allreduce-bench squeeze -n 4 -b 256K --json
+    [ "$(grep -c '"compress"' <<<"$output")" = 4 ]
+    # int8 at blocks of 256: 1 + 4/256 bytes for 4
+    grep -qE '"compress":"int8",.*"ratio":3\.9[34]' <<<"$output"
+    run -2 allreduce-bench squeeze --compress zip
+    run -2 allreduce-bench squeeze --compress int8:k=3
+}
+
+@test "p2p: a link made slow stands out" {
+    run -1 allreduce-bench p2p --transport tcp -n 4 -b 64K --iters 3 --inject link:from=1,to=3,us=20000
+    [[ $output == *"slow link: 1 to 3 takes"* ]]
+    run --separate-stderr allreduce-bench p2p -n 3 -b 4K --json
+    [ "$(grep -c '"latency_us"' <<<"$output")" = 6 ]
+    run -2 allreduce-bench p2p -n 1
+}
+
+# bats test_tags=slow
+@test "run: killed and stopped a hundred times, named each time, nothing left" {
+    local i r t
+    for ((i = 0; i < 100; i++)); do
+        r=$((i % 4)) t=$([ $((i % 2)) = 0 ] && echo shm || echo tcp)
+        run -4 --separate-stderr small -n 4 --transport "$t" --json --timeout 500ms \
+            --inject "$([ $((i % 3)) = 0 ] && echo stop || echo kill):rank=$r,op=$((i % 5))"
+        [[ $stderr == *"rank $r"* ]] || { echo "$i: $stderr"; return 1; }
+        [ "$(tail -1 <<<"$output")" = '{"end":true,"status":4}' ]
+        run pgrep -P $$ allreduce-bench
+        [ -z "$output" ]
+    done
+}
