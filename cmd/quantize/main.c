@@ -3,7 +3,8 @@
 #include "quantize/quantize.h"
 
 static const struct tu_cmd *const subs[] = {
-    &quantize_encode, &quantize_decode, &quantize_plan, &quantize_measure, NULL,
+    &quantize_encode,  &quantize_decode, &quantize_plan,
+    &quantize_measure, &quantize_search, NULL,
 };
 
 static const struct tu_cmd command = {

@@ -10,7 +10,8 @@
 #include <tensorutils/quant.h>
 #include "common/main.h"
 
-extern const struct tu_cmd quantize_encode, quantize_decode, quantize_plan, quantize_measure;
+extern const struct tu_cmd quantize_encode, quantize_decode, quantize_plan, quantize_measure,
+    quantize_search;
 extern const struct tu_listing quantize_listings[];
 
 /* opts.c: which codec a tensor gets. */

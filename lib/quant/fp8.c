@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* fp8.c: eight-bit floats as they are: casts without a scale. Those under scales are scaled.c's. */
+/* fp8.c: eight-bit floats as they are: casts without a scale. Those under scales are
+ * scaled.c's. */
 #include <string.h>
 #include "families.h"
 #include "small.h"
@@ -16,10 +17,12 @@ static int plan(struct tu_coding *c, const struct tu_spec *spec, struct tu_err *
 {
     const char *elem = tu_spec_get(spec, "elem");
     if (elem && strcmp(elem, "e4m3") != 0 && strcmp(elem, "e5m2") != 0)
-        return tu_fail(err, TU_EUSAGE, "codec 'fp8': elem '%.20s' is not e4m3 or e5m2", elem);
+        return tu_fail(err, TU_EUSAGE, "codec 'fp8': elem '%.20s' is not e4m3 or e5m2",
+                       elem);
     c->param[E5M2] = elem && elem[1] == '5';
     c->param[NOSAT] = tu_spec_get(spec, "nosat") != NULL;
-    c->code = (struct tu_part){.dtype = element(c)->dtype, .rank = c->rank, .atom_bytes = 1};
+    c->code =
+        (struct tu_part){.dtype = element(c)->dtype, .rank = c->rank, .atom_bytes = 1};
     memcpy(c->code.dim, c->dim, c->rank * sizeof *c->dim);
     return 0;
 }

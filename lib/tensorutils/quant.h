@@ -80,8 +80,8 @@ struct tu_codec {
                   void *const *side, struct tu_err *err);
     int (*decode)(const struct tu_coding *c, uint64_t first, size_t n, const void *code,
                   const void *const *side, float *x, struct tu_err *err);
-    /* Before the first atom, after the first pass: sides that follow no atoms and are known
-     * by now. NULL: there are none. */
+    /* Before the first atom, after the first pass: sides that follow no atoms and are
+     * known by now. NULL: there are none. */
     int (*start)(const struct tu_coding *c, void *const *side, struct tu_err *err);
     /* All atoms are coded: sides that follow no atoms (of the tensor, of the other sides)
      * are written here, from whole sides. NULL: there are none. */
@@ -225,6 +225,26 @@ TU_API TU_MUST int tu_recipe_choose(struct tu_recipe *r, const struct tu_tensor 
 TU_API int tu_recipe_file_type(const struct tu_recipe *r);
 /* After the last tensor: TU_EUSAGE naming a rule that has matched nothing. */
 TU_API TU_MUST int tu_recipe_check(const struct tu_recipe *r, struct tu_err *err);
+
+/* The frontier of size against error ------------------------------------------------- */
+
+/* One tensor under one type. */
+struct tu_way {
+    uint64_t bytes;
+    double error; /* anything that adds up over tensors; NaN: this type does not fit */
+};
+/* From the smallest choice on, each step moves one tensor to a better way; the steps are
+ * in the order of what a byte gains, so every prefix is the best of its size on the
+ * convex hull. */
+struct tu_step {
+    size_t tensor, way; /* step 0, the smallest choice, has tensor SIZE_MAX */
+    uint64_t bytes;     /* of all tensors after this step */
+    double error;
+};
+/* way [tensors][ways]; first [tensors] gets the smallest way of each. *step (tu_free) has
+ * *steps entries. Errors: TU_EUSAGE where no way fits a tensor. */
+TU_API TU_MUST int tu_frontier(const struct tu_way *way, size_t tensors, size_t ways, size_t *first,
+                               struct tu_step **step, size_t *steps, struct tu_err *err);
 
 TU_END
 

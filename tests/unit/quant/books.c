@@ -16,18 +16,22 @@ static void test_shorts(void)
         unsigned n;
         uint32_t scale;
     } row[] = {
-        {"nf4", "091c3e60a2d4f71b2e5f91c3e60a1d4e71b2d5f81c3e6091c3e70a2d4f81b2e5", 1, 64, 0x40000000},
-        {"nf4", "091c3e60a2d4f71b2e5f91c3e60a1d4e71b2d5f81c3e6091c3e70a2d4f81b2e5", 2, 64, 0x404ccccd},
-        {"fp4", "b6a5c29b7a5f31a4d2e36a5c2eb7a5c30b4d2f36a4d2eb6a5c29b7d2f31a4d2e", 1, 64, 0x40000000},
-        {"dyn8:block=32", "00c216d92cef4d06c91cdf33f6a60dd023e639fcc013d62aed4204c71add30f3", 1, 32,
+        {"nf4", "091c3e60a2d4f71b2e5f91c3e60a1d4e71b2d5f81c3e6091c3e70a2d4f81b2e5", 1, 64,
+         0x40000000},
+        {"nf4", "091c3e60a2d4f71b2e5f91c3e60a1d4e71b2d5f81c3e6091c3e70a2d4f81b2e5", 2, 64,
+         0x404ccccd},
+        {"fp4", "b6a5c29b7a5f31a4d2e36a5c2eb7a5c30b4d2f36a4d2eb6a5c29b7d2f31a4d2e", 1, 64,
+         0x40000000},
+        {"dyn8:block=32",
+         "00c216d92cef4d06c91cdf33f6a60dd023e639fcc013d62aed4204c71add30f3", 1, 32,
          0x40000000},
     };
     for (size_t i = 0; i < sizeof row / sizeof *row; i++) {
         struct kit k = {0};
         (row[i].input == 1 ? input_v1 : input_v2)(big, row[i].n);
         if (kit_start(&k, row[i].spec, 1, row[i].n, big)) {
-            eq_str(kit_hex(k.code, (size_t)k.c.code.bytes), row[i].hex, "%s of V%d", row[i].spec,
-                   row[i].input);
+            eq_str(kit_hex(k.code, (size_t)k.c.code.bytes), row[i].hex, "%s of V%d",
+                   row[i].spec, row[i].input);
             eq_u64(tu_le32(k.side[0]), row[i].scale, "%s: scale", row[i].spec);
         }
         kit_free(&k);
@@ -67,7 +71,8 @@ static void test_golden(void)
             eq_u64(kit_crc(&k, NULL), golden[i].code, "%s of R%d: codes", golden[i].spec,
                    golden[i].input);
             if (golden[i].scale)
-                eq_u64(kit_crc(&k, "scale"), golden[i].scale, "%s: scales", golden[i].spec);
+                eq_u64(kit_crc(&k, "scale"), golden[i].scale, "%s: scales",
+                       golden[i].spec);
             ok(kit_decode(&k, back) == 0, "decodes %s", k.why);
             if (golden[i].value)
                 eq_u64(tu_crc32(0, back, sizeof back), golden[i].value, "%s: values",
@@ -85,12 +90,14 @@ static void test_nested(void)
     if (kit_start(&plain, "nf4", R_ROWS, R_COLS, big) &&
         kit_start(&nested, "nf4:nested", R_ROWS, R_COLS, big)) {
         const float *want = kit_side(&plain, "scale"), *s = kit_side(&nested, "nested"),
-                    *map = kit_side(&nested, "map"), *offset = kit_side(&nested, "offset");
+                    *map = kit_side(&nested, "map"),
+                    *offset = kit_side(&nested, "offset");
         const unsigned char *code = kit_side(&nested, "scale");
         unsigned bad = 0;
         double mean = 0;
         for (unsigned i = 0; i < R_COUNT / 64; i++) {
-            bad += !(fabsf(map[code[i]] * s[i / 256] + *offset - want[i]) <= 0.0071f * s[i / 256]);
+            bad += !(fabsf(map[code[i]] * s[i / 256] + *offset - want[i]) <=
+                     0.0071f * s[i / 256]);
             mean += want[i] / (R_COUNT / 64);
         }
         eq_u64(bad, 0, "nested scales are near the plain ones");
@@ -110,11 +117,11 @@ static void test_book(void)
     static const struct {
         unsigned i;
         float v;
-    } at[] = {{0, -0.99296874f}, {63, -0.10703126f}, {126, -5.5e-7f}, {127, 0}, {128, 5.5e-7f},
-              {192, 0.12109375f}, {254, 0.99296874f}, {255, 1}};
+    } at[] = {{0, -0.99296874f}, {63, -0.10703126f}, {126, -5.5e-7f},    {127, 0},
+              {128, 5.5e-7f},    {192, 0.12109375f}, {254, 0.99296874f}, {255, 1}};
     for (size_t i = 0; i < sizeof at / sizeof *at; i++)
-        ok(fabsf(map[at[i].i] - at[i].v) <= 2e-7f * fabsf(at[i].v), "book[%u] is %g", at[i].i,
-           (double)map[at[i].i]);
+        ok(fabsf(map[at[i].i] - at[i].v) <= 2e-7f * fabsf(at[i].v), "book[%u] is %g",
+           at[i].i, (double)map[at[i].i]);
     kit_free(&k);
 }
 
@@ -123,7 +130,8 @@ static void test_odd(void)
 {
     struct kit k = {0};
     input_r(3, big);
-    if (kit_plan_dims(&k, "nf4", (uint64_t[]){1001}, 1) == 0 && kit_encode(&k, big) == 0) {
+    if (kit_plan_dims(&k, "nf4", (uint64_t[]){1001}, 1) == 0 &&
+        kit_encode(&k, big) == 0) {
         eq_u64(k.c.code.bytes, 501, "1001 codes");
         eq_u64(kit_crc(&k, NULL), 0x62261bcf, "nf4 of 1001 values: codes");
         eq_u64(kit_crc(&k, "scale"), 0xba9fe10e, "scales");
@@ -141,22 +149,24 @@ static void test_errors(void)
     } row[] = {{"nf4:block=32", 0.084417},  {"nf4:block=64", 0.096630},
                {"nf4:block=128", 0.096556}, {"fp4:block=32", 0.108349},
                {"fp4:block=64", 0.127249},  {"fp4:block=128", 0.136799},
-                          {"fp8_tensor", 0.026444},    {"fp8_tensor:elem=e5m2", 0.052655}};
+               {"fp8_tensor", 0.026444},    {"fp8_tensor:elem=e5m2", 0.052655}};
     input_g(big);
     for (size_t i = 0; i < sizeof row / sizeof *row; i++) {
         struct kit k = {0};
         struct tu_measure m = {0};
         if (kit_start(&k, row[i].spec, 1, G_COUNT, big) && kit_decode(&k, back) == 0) {
             tu_measure_add(&m, big, back, 0, G_COUNT, 1);
-            ok(fabs(tu_measure_rmse(&m) - row[i].rmse) < 0.51e-6, "%s: rmse %.6f", row[i].spec,
-               tu_measure_rmse(&m));
+            ok(fabs(tu_measure_rmse(&m) - row[i].rmse) < 0.51e-6, "%s: rmse %.6f",
+               row[i].spec, tu_measure_rmse(&m));
         }
         kit_free(&k);
     }
     struct kit k = {0};
     if (kit_plan(&k, "nf4:nested", R_ROWS, R_COLS) == 0)
-        ok(fabs(tu_coding_bpw(&k.c) - (4 + 8.0 / 64 + 32.0 / 16384)) < 0.13, "%.3f bits with nested "
-           "scales", tu_coding_bpw(&k.c));
+        ok(fabs(tu_coding_bpw(&k.c) - (4 + 8.0 / 64 + 32.0 / 16384)) < 0.13,
+           "%.3f bits with nested "
+           "scales",
+           tu_coding_bpw(&k.c));
     kit_free(&k);
 }
 
@@ -184,14 +194,16 @@ static void test_scaled(void)
                    scaled[i].input);
             eq_u64(kit_crc(&k, "scale"), scaled[i].scale, "%s: scales", scaled[i].spec);
             ok(kit_decode(&k, back) == 0, "decodes");
-            eq_u64(tu_crc32(0, back, sizeof back), scaled[i].value, "%s: values", scaled[i].spec);
+            eq_u64(tu_crc32(0, back, sizeof back), scaled[i].value, "%s: values",
+                   scaled[i].spec);
         }
         kit_free(&k);
     }
     /* Blocks that do not divide the matrix, and bytes whose values are known. */
     struct kit k = {0};
     if (kit_plan(&k, "fp8_block", 576, 7168) == 0)
-        ok(k.c.side[0].dim[0] == 5 && k.c.side[0].dim[1] == 56, "[576, 7168] has 5 by 56 scales");
+        ok(k.c.side[0].dim[0] == 5 && k.c.side[0].dim[1] == 56,
+           "[576, 7168] has 5 by 56 scales");
     kit_free(&k);
     static const unsigned char byte[5] = {0x38, 0x7e, 0x81, 0xb5, 0x4c};
     static const uint16_t want[5] = {0x399d, 0x3e0a, 0xb51d, 0xb980, 0x3aec};
@@ -216,16 +228,11 @@ static const struct {
     const char *spec;
     uint32_t value;
 } hqq[] = {
-    {"hqq8:group=32,axis=0", 0xe92c0a2e},
-    {"hqq8:group=32,axis=1", 0x44e68d0d},
-    {"hqq4:group=32,axis=0", 0xe66356b6},
-    {"hqq4:group=32,axis=1", 0x588133e9},
-    {"hqq3:group=32,axis=0", 0xdb07b7e8},
-    {"hqq3:group=32,axis=1", 0xf4f5f465},
-    {"hqq2:group=32,axis=0", 0xce38c585},
-    {"hqq2:group=32,axis=1", 0x4fbb2b00},
-    {"hqq1:group=32,axis=0", 0x9b241717},
-    {"hqq1:group=32,axis=1", 0x4ed626fe},
+    {"hqq8:group=32,axis=0", 0xe92c0a2e}, {"hqq8:group=32,axis=1", 0x44e68d0d},
+    {"hqq4:group=32,axis=0", 0xe66356b6}, {"hqq4:group=32,axis=1", 0x588133e9},
+    {"hqq3:group=32,axis=0", 0xdb07b7e8}, {"hqq3:group=32,axis=1", 0xf4f5f465},
+    {"hqq2:group=32,axis=0", 0xce38c585}, {"hqq2:group=32,axis=1", 0x4fbb2b00},
+    {"hqq1:group=32,axis=0", 0x9b241717}, {"hqq1:group=32,axis=1", 0x4ed626fe},
 };
 
 /* Codes and scales by formula, decoded as the peer decodes them. */
@@ -233,22 +240,26 @@ static void test_hqq(void)
 {
     for (size_t i = 0; i < sizeof hqq / sizeof *hqq; i++) {
         struct kit k = {0};
-        if (!ok(kit_plan(&k, hqq[i].spec, 64, 64) == 0, "%s: plans %s", hqq[i].spec, k.why))
+        if (!ok(kit_plan(&k, hqq[i].spec, 64, 64) == 0, "%s: plans %s", hqq[i].spec,
+                k.why))
             continue;
         bool words = k.c.code.dtype == TU_I32;
         for (uint64_t j = 0; j < k.c.code.bytes / (words ? 4 : 1); j++) {
             if (words)
-                tu_put32(k.code + 4 * j, (uint32_t)(j * 2654435761u % (UINT32_C(1) << 30)));
+                tu_put32(k.code + 4 * j,
+                         (uint32_t)(j * 2654435761u % (UINT32_C(1) << 30)));
             else
                 k.code[j] = (unsigned char)(j * 167 + 13);
         }
         for (unsigned g = 0; g < 128; g++) {
-            tu_put16((unsigned char *)k.side[0] + 2 * g, tu_to_f16((float)(g % 7 + 1) / 64));
+            tu_put16((unsigned char *)k.side[0] + 2 * g,
+                     tu_to_f16((float)(g % 7 + 1) / 64));
             tu_put16((unsigned char *)k.side[1] + 2 * g,
                      tu_to_f16((float)(g * 5 % 16) + 0.25f * (float)(g % 4)));
         }
         ok(kit_decode(&k, back) == 0, "decodes");
-        eq_u64(tu_crc32(0, back, 64 * 64 * sizeof *back), hqq[i].value, "%s: values", hqq[i].spec);
+        eq_u64(tu_crc32(0, back, 64 * 64 * sizeof *back), hqq[i].value, "%s: values",
+               hqq[i].spec);
         kit_free(&k);
     }
 }
@@ -263,8 +274,8 @@ static void refused(const char *spec, uint64_t rows, uint64_t cols, const char *
 
 static void test_flats(void)
 {
-    static const char *const spec[] = {"nf4", "fp4", "nf4:nested", "dyn8", "fp8_block",
-                                       "fp8_channel", "fp8_tensor"};
+    static const char *const spec[] = {"nf4",       "fp4",         "nf4:nested", "dyn8",
+                                       "fp8_block", "fp8_channel", "fp8_tensor"};
     static const float value[] = {0, -0.0f, 1, -3, 1e-30f};
     for (size_t i = 0; i < sizeof spec / sizeof *spec; i++)
         for (size_t v = 0; v < sizeof value / sizeof *value; v++) {

@@ -42,11 +42,14 @@ static void test_factor(void)
 {
     double h[4] = {2.02, 1, 1, 2.02};
     static const double want[3] = {.809789474, -.400885878, .703597545};
-    ok(tui_cholesky(h, 2) && !tui_cholesky_inverse(h, 2, NULL) && tui_cholesky(h, 2), "factors");
-    ok(fabs(h[0] - want[0]) < 1e-9 && fabs(h[2] - want[1]) < 1e-9 && fabs(h[3] - want[2]) < 1e-9,
+    ok(tui_cholesky(h, 2) && !tui_cholesky_inverse(h, 2, NULL) && tui_cholesky(h, 2),
+       "factors");
+    ok(fabs(h[0] - want[0]) < 1e-9 && fabs(h[2] - want[1]) < 1e-9 &&
+           fabs(h[3] - want[2]) < 1e-9,
        "U is %.9f %.9f %.9f", h[0], h[2], h[3]);
     double e = (.9 - 1) / h[0], w1 = -.4 - e * h[2];
-    ok(fabs(e + .123488886) < 1e-9 && fabs(w1 + .449504950) < 1e-9, "e %.9f, w %.9f", e, w1);
+    ok(fabs(e + .123488886) < 1e-9 && fabs(w1 + .449504950) < 1e-9, "e %.9f, w %.9f", e,
+       w1);
     double bad[4] = {1, 2, 2, 1};
     ok(!tui_cholesky(bad, 2), "an indefinite matrix is noticed");
 }
@@ -71,7 +74,8 @@ static void test_gptq(const struct tu_calib *calib)
         struct kit k = {0};
         struct tu_ints m;
         struct tu_err err;
-        struct tu_gptq g = {.block = 16, .order = golden[i].order, .fixed_groups = golden[i].fixed};
+        struct tu_gptq g = {
+            .block = 16, .order = golden[i].order, .fixed_groups = golden[i].fixed};
         /* Whole words of outputs: 32 rows for 3 bits. */
         static float rows[32 * K];
         memcpy(rows, weight, sizeof weight);
@@ -81,16 +85,19 @@ static void test_gptq(const struct tu_calib *calib)
         kit_decode(&k, big);
         double nearest = output_error(big);
         memcpy(rows, weight, sizeof weight);
-        if (ok(!tu_gptq_run(&g, calib, &k.c, rows, &m, NULL, &err), "%s runs", golden[i].spec)) {
-            eq_u64(tu_crc32(0, m.code, N * K), golden[i].crc, "%s%s%s: codes", golden[i].spec,
-                   golden[i].order ? ", ordered" : "", golden[i].fixed ? ", fixed groups" : "");
-            ok(fabs(g.error - golden[i].loss) < 1e-4 * golden[i].loss, "loss %.6f", g.error);
+        if (ok(!tu_gptq_run(&g, calib, &k.c, rows, &m, NULL, &err), "%s runs",
+               golden[i].spec)) {
+            eq_u64(tu_crc32(0, m.code, N * K), golden[i].crc, "%s%s%s: codes",
+                   golden[i].spec, golden[i].order ? ", ordered" : "",
+                   golden[i].fixed ? ", fixed groups" : "");
+            ok(fabs(g.error - golden[i].loss) < 1e-4 * golden[i].loss, "loss %.6f",
+               g.error);
             double ratio = output_error(rows) / nearest;
             ok(fabs(ratio - golden[i].ratio) < 2e-3, "error falls to %.4f", ratio);
             tu_ints_values(&m, big);
             eq_mem(big, rows, sizeof weight, "the codes are the values");
-            ok(!tu_ints_pack(&k.c, &m, k.code, k.side, &err) && !kit_decode(&k, big), "packs: %s",
-               err.msg);
+            ok(!tu_ints_pack(&k.c, &m, k.code, k.side, &err) && !kit_decode(&k, big),
+               "packs: %s", err.msg);
             unsigned bad = 0;
             for (unsigned j = 0; j < N * K; j++)
                 bad += fabsf(big[j] - rows[j]) > 1e-3f * fabsf(rows[j]) + 1e-6f;
@@ -109,8 +116,10 @@ static void test_pool(const struct tu_calib *calib)
     struct tu_pool *pool = tu_pool_new(4, NULL);
     struct tu_calib again;
     kit_plan(&k, "int4:group=32", N, K);
-    ok(!tu_calib_init(&again, K, true, &err) && !tu_calib_add(&again, x, 100, pool, &err) &&
-           !tu_calib_add(&again, x + 100 * K, T - 100, pool, &err), "inputs in two parts");
+    ok(!tu_calib_init(&again, K, true, &err) &&
+           !tu_calib_add(&again, x, 100, pool, &err) &&
+           !tu_calib_add(&again, x + 100 * K, T - 100, pool, &err),
+       "inputs in two parts");
     eq_mem(again.hessian, calib->hessian, K * K * sizeof(double), "the same Hessian");
     for (unsigned i = 0; i < 2; i++) {
         struct tu_gptq g = {0};
@@ -138,7 +147,8 @@ static void test_edges(const struct tu_calib *calib)
     memcpy(w, weight, sizeof w);
     kit_plan(&k, "int4:group=32,asym", N, K);
     ok(!tu_calib_init(&dead, K, true, &err) && !tu_calib_add(&dead, x, T, NULL, &err) &&
-           !tu_gptq_run(&g, &dead, &k.c, w, &m, NULL, &err), "a dead column");
+           !tu_gptq_run(&g, &dead, &k.c, w, &m, NULL, &err),
+       "a dead column");
     for (unsigned i = 0; i < N; i++)
         ok(w[i * K + 5] == 0, "weight %u of it is 0", i);
     tu_ints_release(&m);
@@ -148,20 +158,23 @@ static void test_edges(const struct tu_calib *calib)
         x[t * K + 5] = x[t * K + 6];
     g.damping = 1e-18;
     ok(!tu_calib_init(&dead, K, true, &err) && !tu_calib_add(&dead, x, 8, NULL, &err) &&
-           !tu_gptq_run(&g, &dead, &k.c, w, &m, NULL, &err), "eight tokens, a singular Hessian");
+           !tu_gptq_run(&g, &dead, &k.c, w, &m, NULL, &err),
+       "eight tokens, a singular Hessian");
     ok(g.used > 1e-18, "damping was raised to %g", g.used);
     tu_ints_release(&m);
     x[3] = NAN;
-    eq_int(tu_calib_add(&dead, x, 1, NULL, &err), TU_EUSAGE, "an input that is no number: %s",
-           err.msg);
+    eq_int(tu_calib_add(&dead, x, 1, NULL, &err), TU_EUSAGE,
+           "an input that is no number: %s", err.msg);
     tu_calib_release(&dead);
     kit_free(&k);
     make_inputs();
     kit_plan(&k, "q4_0", N, K);
-    eq_int(tu_gptq_run(&g, calib, &k.c, w, &m, NULL, &err), TU_EUSAGE, "no integers: %s", err.msg);
+    eq_int(tu_gptq_run(&g, calib, &k.c, w, &m, NULL, &err), TU_EUSAGE, "no integers: %s",
+           err.msg);
     kit_free(&k);
     kit_plan(&k, "int4:group=tensor", N, K);
-    eq_int(tu_gptq_run(&g, calib, &k.c, w, &m, NULL, &err), TU_EUSAGE, "one scale: %s", err.msg);
+    eq_int(tu_gptq_run(&g, calib, &k.c, w, &m, NULL, &err), TU_EUSAGE, "one scale: %s",
+           err.msg);
     kit_free(&k);
 }
 
@@ -180,13 +193,15 @@ static void test_sparsegpt(const struct tu_calib *calib)
         for (unsigned drop = 0; drop < 2; drop++) {
             unsigned least = 4;
             for (unsigned j = 0; j < 4; j++)
-                if (out[i + j] != 0 && (least == 4 || fabsf(out[i + j]) <= fabsf(out[i + least])))
+                if (out[i + j] != 0 &&
+                    (least == 4 || fabsf(out[i + j]) <= fabsf(out[i + least])))
                     least = j;
             out[i + least] = 0;
         }
     double ratio = output_error(w) / output_error(out);
     ok(fabs(ratio - 0.330759) < 1e-3, "error falls to %.4f of that by magnitude", ratio);
-    eq_int(tu_sparsegpt_run(&g, calib, 2, 5, w, N, NULL, &err), TU_EUSAGE, "2 of 5 in 64: %s", err.msg);
+    eq_int(tu_sparsegpt_run(&g, calib, 2, 5, w, N, NULL, &err), TU_EUSAGE,
+           "2 of 5 in 64: %s", err.msg);
 }
 
 static void test_scales(const struct tu_calib *calib)
@@ -196,10 +211,11 @@ static void test_scales(const struct tu_calib *calib)
     struct tu_err err;
     float s[K];
     double a;
-    ok(!tu_calib_init(&two, 2, false, &err) && !tu_calib_add(&two, token, 1, NULL, &err), "two columns");
+    ok(!tu_calib_init(&two, 2, false, &err) && !tu_calib_add(&two, token, 1, NULL, &err),
+       "two columns");
     tu_smooth_scales(&two, wide, 1, .5, s);
-    ok(s[0] == 4 && fabsf(s[1] - 1.41421356f) < 1e-6f, "SmoothQuant's scales %g %g", (double)s[0],
-       (double)s[1]);
+    ok(s[0] == 4 && fabsf(s[1] - 1.41421356f) < 1e-6f, "SmoothQuant's scales %g %g",
+       (double)s[0], (double)s[1]);
     tu_calib_release(&two);
     struct kit k = {0};
     kit_plan(&k, "int4:group=32,asym", N, K);
@@ -257,7 +273,8 @@ static void test_algebra(void)
                         v1[3] = {.8562284, .4415397, .2681709};
     ok(!tui_svd(a, 4, 3, u, s, v, NULL), "singular values");
     for (unsigned i = 0; i < 3; i++)
-        ok(fabs(s[i] - sigma[i]) < 1e-7 && fabs(v[i * 3] - v1[i]) < 1e-7, "%.7f, %.7f", s[i], v[i * 3]);
+        ok(fabs(s[i] - sigma[i]) < 1e-7 && fabs(v[i * 3] - v1[i]) < 1e-7, "%.7f, %.7f",
+           s[i], v[i * 3]);
     double bad = 0;
     for (unsigned i = 0; i < 4; i++)
         for (unsigned j = 0; j < 3; j++) {
@@ -268,10 +285,12 @@ static void test_algebra(void)
             t[j * 4 + i] = a[i * 3 + j];
         }
     ok(bad < 1e-12, "the product is the matrix: %g", bad);
-    ok(!tui_svd(t, 3, 4, u, s, v, NULL) && fabs(s[2] - sigma[2]) < 1e-7, "of the transpose");
+    ok(!tui_svd(t, 3, 4, u, s, v, NULL) && fabs(s[2] - sigma[2]) < 1e-7,
+       "of the transpose");
     double h[9] = {2, 1, 0, 1, 2, 1, 0, 1, 2}, value[3];
     tui_eigen(h, 3, value, v);
-    ok(fabs(value[0] - 2 - sqrt(2)) < 1e-12 && fabs(value[1] - 2) < 1e-12 && v[0] > 0, "eigenvalues");
+    ok(fabs(value[0] - 2 - sqrt(2)) < 1e-12 && fabs(value[1] - 2) < 1e-12 && v[0] > 0,
+       "eigenvalues");
 }
 
 int main(void)
@@ -281,7 +300,8 @@ int main(void)
     make_inputs();
     test_algebra();
     test_factor();
-    ok(!tu_calib_init(&calib, K, true, &err) && !tu_calib_add(&calib, x, T, NULL, &err), "calibrates");
+    ok(!tu_calib_init(&calib, K, true, &err) && !tu_calib_add(&calib, x, T, NULL, &err),
+       "calibrates");
     test_gptq(&calib);
     test_pool(&calib);
     test_edges(&calib);

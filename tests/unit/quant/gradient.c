@@ -9,20 +9,23 @@ static float big[R_COUNT], back[R_COUNT], error[R_COUNT];
 static void near4(const float *v, const double *want, double tolerance, const char *what)
 {
     for (unsigned i = 0; i < 4; i++)
-        ok(fabs((double)v[i] - want[i]) <= tolerance, "%s %u: %.9g", what, i, (double)v[i]);
+        ok(fabs((double)v[i] - want[i]) <= tolerance, "%s %u: %.9g", what, i,
+           (double)v[i]);
 }
 
 static void test_feedback(void)
 {
     static const float g[2][4] = {{1, -.5f, .25f, 0}, {.5f, .5f, -.25f, 1}};
-    static const double left[2][4] = {{.5625, -.0625, -.1875, -.4375}, {.4375, -.1875, .1875, -.0625}};
+    static const double left[2][4] = {{.5625, -.0625, -.1875, -.4375},
+                                      {.4375, -.1875, .1875, -.0625}};
     static const double scale[2] = {.4375, .625};
     struct kit k = {0};
     struct tu_err err;
     float e[4] = {0}, sent[4];
     kit_plan(&k, "sign", 1, 4);
     for (unsigned s = 0; s < 2; s++) {
-        ok(!tu_feedback_step(&k.c, g[s], e, k.code, k.side, sent, NULL, &err), "step %u", s);
+        ok(!tu_feedback_step(&k.c, g[s], e, k.code, k.side, sent, NULL, &err), "step %u",
+           s);
         ok(fabsf(sent[0]) == (float)scale[s], "scale %g", (double)sent[0]);
         near4(e, left[s], 0, "what is left");
     }
@@ -45,8 +48,10 @@ static void test_feedback(void)
     memset(error, 0, sizeof error);
     kit_plan(&k, "zero4:group=8", 1, 8);
     for (unsigned s = 0; s < 100; s++) {
-        ok(s || !tu_feedback_step(&k.c, big, error, k.code, k.side, back, NULL, &err), "steps");
-        if (s && tu_feedback_step(&k.c, big + 8 * s, error, k.code, k.side, back, NULL, &err))
+        ok(s || !tu_feedback_step(&k.c, big, error, k.code, k.side, back, NULL, &err),
+           "steps");
+        if (s &&
+            tu_feedback_step(&k.c, big + 8 * s, error, k.code, k.side, back, NULL, &err))
             ok(false, "step %u", s);
         for (unsigned i = 0; i < 8; i++) {
             in[i] += (double)big[8 * s + i];
@@ -69,7 +74,9 @@ static void test_change(void)
     kit_plan(&k, "int4:group=4,rule=narrow", 1, 4);
     ok(!tu_change_send(&k.c, a, m, k.code, k.side, NULL, &err), "sends a change");
     near4(m, want, 5e-7, "the sender's copy");
-    ok(!tu_change_receive(&k.c, k.code, (const void *const *)k.side, receiver, NULL, &err), "receives");
+    ok(!tu_change_receive(&k.c, k.code, (const void *const *)k.side, receiver, NULL,
+                          &err),
+       "receives");
     eq_mem(m, receiver, sizeof m, "both have the same");
     ok(fabsf(*(float *)k.side[0] - .028571429f) < 1e-7f, "scale");
     kit_free(&k);
@@ -96,7 +103,8 @@ static void test_zero(void)
     for (unsigned i = 0; i < 8; i++)
         eq_u64(tu_zero_place(place[i], 2, 4), i, "partition %u", place[i]);
     input_r(3, big);
-    static const char *const spec[] = {"zero8", "zero8:asym", "zero4:asym,group=64", "zero4:group=64"};
+    static const char *const spec[] = {"zero8", "zero8:asym", "zero4:asym,group=64",
+                                       "zero4:group=64"};
     static const double worst[] = {0.005, 0.005, 0.075, 0.15};
     for (unsigned i = 0; i < 4; i++) {
         if (kit_start(&k, spec[i], R_ROWS, R_COLS, big) && kit_decode(&k, back) == 0) {
@@ -134,7 +142,8 @@ static void test_demo(void)
     tu_dct(t, b, 8, true);
     for (unsigned i = 0; i < 4; i++)
         ok(fabs(b[i] - part[i]) < 1e-6, "the two largest: %.6f", b[i]);
-    ok(!tu_demo_init(&d, 97, 100, 32, &err) && d.h == 1 && d.w == 50 && d.chunks == 194, "97 by 100");
+    ok(!tu_demo_init(&d, 97, 100, 32, &err) && d.h == 1 && d.w == 50 && d.chunks == 194,
+       "97 by 100");
     eq_int(tu_demo_init(&d, 8, 8, 0, &err), TU_EUSAGE, "no coefficient");
 
     /* A row of 8: the example; what is sent leaves the momentum. */
@@ -143,9 +152,12 @@ static void test_demo(void)
     for (unsigned i = 0; i < 8; i++)
         g[i] = (float)v[i];
     ok(!tu_demo_init(&d, 1, 8, 2, &err) &&
-           !tu_demo_send(&d, .999f, 1, g, delta, index, value, &err), "sends");
-    ok(index[0] == 0 && index[1] == 2 && fabsf(value[1] + 3.15432203f) < 1e-6f, "the two largest");
-    ok(fabs((double)delta[0] - (1 - part[0])) < 1e-5, "the rest stays: %g", (double)delta[0]);
+           !tu_demo_send(&d, .999f, 1, g, delta, index, value, &err),
+       "sends");
+    ok(index[0] == 0 && index[1] == 2 && fabsf(value[1] + 3.15432203f) < 1e-6f,
+       "the two largest");
+    ok(fabs((double)delta[0] - (1 - part[0])) < 1e-5, "the rest stays: %g",
+       (double)delta[0]);
     /* Two workers: the mean is over those who sent an index. */
     index[2] = 0;
     value[2] = 0;
@@ -157,15 +169,18 @@ static void test_demo(void)
     for (unsigned i = 0; i < 8; i++)
         ok(fabs((double)update[i] - b[i]) < 1e-5, "element %u: %g", i, (double)update[i]);
     index[0] = 8;
-    eq_int(tu_demo_receive(&d, index, value, 1, update, &err), TU_EFORMAT, "wave 8 of 8: %s", err.msg);
-    /* All coefficients of a matrix: what comes back is the momentum, and nothing stays. */
+    eq_int(tu_demo_receive(&d, index, value, 1, update, &err), TU_EFORMAT,
+           "wave 8 of 8: %s", err.msg);
+    /* All coefficients of a matrix: what comes back is the momentum, and nothing
+     * stays. */
     static uint32_t at[48 * 40];
     static float val[48 * 40];
     input_r(1, big);
     memset(error, 0, sizeof error);
     ok(!tu_demo_init(&d, 48, 40, 48 * 40, &err) && d.chunks == 1 &&
            !tu_demo_send(&d, .9f, 1, big, error, at, val, &err) &&
-           !tu_demo_receive(&d, at, val, 1, back, &err), "all of a matrix");
+           !tu_demo_receive(&d, at, val, 1, back, &err),
+       "all of a matrix");
     double off = 0, rest = 0;
     for (unsigned i = 0; i < 48 * 40; i++) {
         off = fmax(off, fabs((double)back[i] - big[i]));
@@ -216,12 +231,14 @@ static size_t bounded(const float *x, size_t n, double bound, bool relative, dou
     *off = INFINITY;
     if (ok(!tu_bounded_encode(x, n, bound, relative, &out, &err) &&
                !tu_bounded_decode(out.data, out.n, back, n, &used, &err),
-           "codes %zu values to %g %s", n, bound, err.msg) && used == out.n) {
+           "codes %zu values to %g %s", n, bound, err.msg) &&
+        used == out.n) {
         *off = 0;
         for (size_t i = 0; i < n; i++)
             if (memcmp(&x[i], &back[i], sizeof *x) != 0)
                 *off = fmax(*off, fabs((double)back[i] - (double)x[i]));
-        if (out.n && tu_bounded_decode(out.data, out.n - 1, back, n, &used, &err) != TU_ETRUNC)
+        if (out.n &&
+            tu_bounded_decode(out.data, out.n - 1, back, n, &used, &err) != TU_ETRUNC)
             ok(false, "a cut end is noticed");
     }
     size = out.n;
@@ -251,8 +268,8 @@ static void test_bounded(void)
                     }
                     range = rel ? hi - lo : 1;
                     bounded(big, length[l], bound[b], rel, &off);
-                    ok(off <= bound[b] * range || length[l] == 0, "R%d: %g within %g", r, off,
-                       bound[b] * range);
+                    ok(off <= bound[b] * range || length[l] == 0, "R%d: %g within %g", r,
+                       off, bound[b] * range);
                 }
     }
     /* A smooth field shrinks. */
@@ -267,10 +284,13 @@ static void test_bounded(void)
     ok(off <= 1e-3, "blocks that are not finite are kept as they are: %g", off);
     struct tu_buf out = {0};
     struct tu_err err;
-    eq_int(tu_bounded_encode(big, 9, 0, false, &out, &err), TU_EUSAGE, "a bound of 0: %s", err.msg);
-    eq_int(tu_bounded_encode(big, 9, NAN, false, &out, &err), TU_EUSAGE, "a bound that is none");
+    eq_int(tu_bounded_encode(big, 9, 0, false, &out, &err), TU_EUSAGE, "a bound of 0: %s",
+           err.msg);
+    eq_int(tu_bounded_encode(big, 9, NAN, false, &out, &err), TU_EUSAGE,
+           "a bound that is none");
     size_t used;
-    eq_int(tu_bounded_decode("\0\0\0\0\0\0\0\0\0\x40", 10, back, 9, &used, &err), TU_EFORMAT, "a width of 64: %s", err.msg);
+    eq_int(tu_bounded_decode("\0\0\0\0\0\0\0\0\0\x40", 10, back, 9, &used, &err),
+           TU_EFORMAT, "a width of 64: %s", err.msg);
     tu_buf_release(&out);
 }
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Integer codecs: bytes of short patterns, checksums made by compressed-tensors 0.20.1 and
- * by auto-round 0.16.1 (its writers of GPTQ's and AWQ's files), repacking, refusals. */
+/* Integer codecs: bytes of short patterns, checksums made by compressed-tensors 0.20.1
+ * and by auto-round 0.16.1 (its writers of GPTQ's and AWQ's files), repacking,
+ * refusals. */
 #include "inputs.h"
 #include "kit.h"
 #include "tensorutils/quant/ints.h"
@@ -28,7 +29,11 @@ static void test_shorts(void)
     } row[] = {
         {"int4:group=8", 0x3eeeeeef, 99, "eca98760", {-8, -2, -1, 0, 1, 2, 4, 6}},
         {"int4:group=8,asym", 0x3eddddde, 0, "fdb98760", {-8, -2, -1, 0, 1, 3, 5, 7}},
-        {"int8:packed", 0x3ce0e0e1, 99, "80775c00 edc9a88b", {-128, -36, -9, 0, 11, 40, 73, 109}},
+        {"int8:packed",
+         0x3ce0e0e1,
+         99,
+         "80775c00 edc9a88b",
+         {-128, -36, -9, 0, 11, 40, 73, 109}},
         {"int8:asym", 0x3cd0d0d1, 9, NULL, {-128, -30, -1, 9, 21, 52, 87, 127}},
         {"int4:group=8,rule=narrow", 0x3f000000, 99, NULL, {-7, -2, 0, 0, 1, 2, 4, 6}},
         {"int8:rule=narrow", 0x3ce1c387, 99, NULL, {-127, -36, -9, 0, 11, 40, 73, 109}},
@@ -42,7 +47,8 @@ static void test_shorts(void)
         if (row[i].words)
             words(&k, row[i].words, row[i].spec);
         struct tu_err err;
-        if (ok(!tu_ints_unpack(&k.c, k.code, (const void *const *)k.side, &m, &err), "unpacks")) {
+        if (ok(!tu_ints_unpack(&k.c, k.code, (const void *const *)k.side, &m, &err),
+               "unpacks")) {
             int half = 1 << (m.bits - 1), bad = 0;
             for (unsigned j = 0; j < 8; j++)
                 bad += m.code[j] - half != row[i].code[j];
@@ -217,12 +223,14 @@ static void test_golden(void)
         snprintf(spec, sizeof spec, "%s:%s", golden[i].codec, golden[i].key);
         input_r(golden[i].input, big);
         if (kit_start(&k, spec, R_ROWS, R_COLS, big)) {
-            eq_u64(kit_crc(&k, NULL), golden[i].crc[0], "%s of R%d: codes", spec, golden[i].input);
+            eq_u64(kit_crc(&k, NULL), golden[i].crc[0], "%s of R%d: codes", spec,
+                   golden[i].input);
             eq_u64(kit_crc(&k, "scale"), golden[i].crc[1], "%s: scales", spec);
             eq_u64(kit_crc(&k, "zero"), golden[i].crc[2], "%s: zeros", spec);
             ok(kit_decode(&k, back) == 0, "decodes %s", k.why);
             if (golden[i].crc[3])
-                eq_u64(tu_crc32(0, back, sizeof back), golden[i].crc[3], "%s: values", spec);
+                eq_u64(tu_crc32(0, back, sizeof back), golden[i].crc[3], "%s: values",
+                       spec);
         }
         kit_free(&k);
     }
@@ -248,13 +256,14 @@ static void test_errors(void)
         for (unsigned g = 0; g < 3; g++) {
             struct kit k = {0};
             char spec[64];
-            snprintf(spec, sizeof spec, "%s:group=%s%s", row[i].codec, group[g], row[i].keys);
+            snprintf(spec, sizeof spec, "%s:group=%s%s", row[i].codec, group[g],
+                     row[i].keys);
             if (!kit_start(&k, spec, 1, G_COUNT, big) || kit_decode(&k, back))
                 continue;
             struct tu_measure m = {0};
             tu_measure_add(&m, big, back, 0, G_COUNT, 1);
-            ok(fabs(tu_measure_rmse(&m) - row[i].rmse[g]) < 0.51e-6, "%s: rmse %.6f", spec,
-               tu_measure_rmse(&m));
+            ok(fabs(tu_measure_rmse(&m) - row[i].rmse[g]) < 0.51e-6, "%s: rmse %.6f",
+               spec, tu_measure_rmse(&m));
             kit_free(&k);
         }
     }
@@ -287,7 +296,8 @@ static void repack(const char *from, const char *to, const char *why)
         eq_u64(bad, 0, "%s to %s: the values stay", from, to);
         kit_plan(&c, from, R_ROWS, R_COLS);
         if (ok(!tu_ints_unpack(&b.c, b.code, (const void *const *)b.side, &m, &err) &&
-                   !tu_ints_pack(&c.c, &m, c.code, c.side, &err), "and back")) {
+                   !tu_ints_pack(&c.c, &m, c.code, c.side, &err),
+               "and back")) {
             eq_mem(c.code, a.code, a.c.code.bytes, "codes of %s", from);
             for (unsigned i = 0; i < a.c.sides; i++)
                 eq_mem(c.side[i], a.side[i], a.c.side[i].bytes, "%s of %s",
@@ -335,11 +345,12 @@ static void test_order(void)
     unsigned char *gidx = kit_side(&k, "gidx");
     for (unsigned j = 0; j < 64; j++)
         tu_put32(gidx + 4 * j, j * 37 % 64 / 32);
-    ok(!tu_ints_unpack(&k.c, k.code, (const void *const *)k.side, &m, &err), "any order reads");
+    ok(!tu_ints_unpack(&k.c, k.code, (const void *const *)k.side, &m, &err),
+       "any order reads");
     ok(m.gidx && m.gidx[1] == 1 && m.gidx[2] == 0, "and is kept");
     kit_plan(&to, "awq4:group=32", 32, 64);
-    ok(tu_ints_pack(&to.c, &m, to.code, to.side, &err) == TU_EUSAGE, "AWQ cannot hold it: %s",
-       err.msg);
+    ok(tu_ints_pack(&to.c, &m, to.code, to.side, &err) == TU_EUSAGE,
+       "AWQ cannot hold it: %s", err.msg);
     kit_free(&to);
     kit_plan(&to, "int4:group=32,scale=f16,order", 32, 64);
     ok(!tu_ints_pack(&to.c, &m, to.code, to.side, &err), "compressed-tensors can");
@@ -359,8 +370,8 @@ static void refused(const char *spec, uint64_t rows, uint64_t cols, const char *
 {
     struct kit k = {0};
     int rc = kit_plan(&k, spec, rows, cols);
-    ok(rc == TU_EUSAGE && strstr(k.why, why), "%s of %dx%d is refused: %s", spec, (int)rows,
-       (int)cols, k.why);
+    ok(rc == TU_EUSAGE && strstr(k.why, why), "%s of %dx%d is refused: %s", spec,
+       (int)rows, (int)cols, k.why);
     kit_free(&k);
 }
 
@@ -385,8 +396,9 @@ static void test_refusals(void)
 /* Zero and constant groups, and values that are not numbers. */
 static void test_flats(void)
 {
-    static const char *const spec[] = {"int4:group=32", "int4:group=32,asym", "int8:rule=narrow",
-                                       "gptq4:group=32", "gptq4:group=32,asym", "awq4:group=32"};
+    static const char *const spec[] = {"int4:group=32",       "int4:group=32,asym",
+                                       "int8:rule=narrow",    "gptq4:group=32",
+                                       "gptq4:group=32,asym", "awq4:group=32"};
     static const float value[] = {0, -0.0f, 1, -3, 1e-40f, 65504};
     for (size_t i = 0; i < sizeof spec / sizeof *spec; i++) {
         for (size_t v = 0; v < sizeof value / sizeof *value; v++) {
@@ -424,12 +436,13 @@ static void test_clip_and_random(void)
 
     static const float x[8] = {0.3f, 1.5f, -2.25f, 2.5f, -0.5f, 3.999f, 0.001f, -7.75f};
     a.c.seed = 42;
-    if (kit_start(&a, "int8:round=stochastic,rule=narrow,group=8", 1, 8,
-                  (const float[]){0.3f, 1.5f, -2.25f, 2.5f, -0.5f, 3.999f, 0.001f, -127})) {
+    if (kit_start(
+            &a, "int8:round=stochastic,rule=narrow,group=8", 1, 8,
+            (const float[]){0.3f, 1.5f, -2.25f, 2.5f, -0.5f, 3.999f, 0.001f, -127})) {
         static const int want[8] = {0, 1, -3, 2, 0, 4, 0, -127};
         for (unsigned j = 0; j < 8; j++)
-            eq_int(((int8_t *)a.code)[j], want[j], "%g is rounded by the counter's numbers",
-                   (double)x[j]);
+            eq_int(((int8_t *)a.code)[j], want[j],
+                   "%g is rounded by the counter's numbers", (double)x[j]);
     }
     kit_free(&a);
     kit_free(&b);

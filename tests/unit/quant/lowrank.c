@@ -29,13 +29,15 @@ static void test_svd(void)
         float *a = tu_alloc(32 * 8, 4, NULL), *b = tu_alloc(8 * 48, 4, NULL);
         for (unsigned i = 0; i < 32 * 48; i++)
             e += pow((double)big[i] - (double)back[i], 2);
-        ok(!tu_svd_split(big, 32, 48, 8, a, b, &lost, &err) && fabs(e - lost) < 1e-4 * lost,
+        ok(!tu_svd_split(big, 32, 48, 8, a, b, &lost, &err) &&
+               fabs(e - lost) < 1e-4 * lost,
            "the squares of what is left out: %g, %g", e, lost);
         tu_free(a);
         tu_free(b);
     }
     kit_free(&k);
-    eq_int(kit_plan(&k, "svd:rank=20", 32, 48), TU_EUSAGE, "factors that save nothing: %s", k.why);
+    eq_int(kit_plan(&k, "svd:rank=20", 32, 48), TU_EUSAGE,
+           "factors that save nothing: %s", k.why);
     eq_int(kit_plan(&k, "svd", 32, 48), TU_EUSAGE, "no rank: %s", k.why);
 }
 
@@ -50,8 +52,12 @@ static void test_cp(void)
     } ones[] = {{1, 1.5171704}, {2, 1.4698501}, {100, 1.4698439}},
       given[] = {{1, 1.2532701}, {2, 1.2017696}, {10, 1.1827478}, {50, .2336362}};
     for (unsigned i = 0; i < 3; i++) {
-        struct tu_cp cp = {.order = 3, .dim = {3, 2, 2}, .rank = 1, .factor = {a, b, c},
-                           .sweeps = ones[i].sweeps, .tolerance = 1e-12};
+        struct tu_cp cp = {.order = 3,
+                           .dim = {3, 2, 2},
+                           .rank = 1,
+                           .factor = {a, b, c},
+                           .sweeps = ones[i].sweeps,
+                           .tolerance = 1e-12};
         ok(!tu_cp_fit(&cp, x, TU_CP_ONES, &err) && fabs(cp.error - ones[i].error) < 1e-7,
            "rank 1, %u sweeps: %.7f", ones[i].sweeps, cp.error);
     }
@@ -61,9 +67,14 @@ static void test_cp(void)
         memcpy(a, a0, sizeof a);
         memcpy(b, b0, sizeof b);
         memcpy(c, c0, sizeof c);
-        struct tu_cp cp = {.order = 3, .dim = {3, 2, 2}, .rank = 2, .factor = {a, b, c},
-                           .sweeps = given[i].sweeps, .tolerance = 1e-300};
-        ok(!tu_cp_fit(&cp, x, TU_CP_GIVEN, &err) && fabs(cp.error - given[i].error) < 2e-6,
+        struct tu_cp cp = {.order = 3,
+                           .dim = {3, 2, 2},
+                           .rank = 2,
+                           .factor = {a, b, c},
+                           .sweeps = given[i].sweeps,
+                           .tolerance = 1e-300};
+        ok(!tu_cp_fit(&cp, x, TU_CP_GIVEN, &err) &&
+               fabs(cp.error - given[i].error) < 2e-6,
            "rank 2, %u sweeps: %.7f", given[i].sweeps, cp.error);
         tu_cp_normalise(&cp, weight);
         ok(weight[0] >= weight[1], "weights %g %g", weight[0], weight[1]);
@@ -75,8 +86,8 @@ static void test_cp(void)
         big[i] = (float)((p + 1.0) * (q + 2) * (r + 1) * (s + 1) -
                          3.0 * (p % 2 ? 1 : -1) * (q == 1) * (r + .5) * (s ? -1 : 1));
     }
-    if (!kit_plan_dims(&k, "cp:rank=2", (uint64_t[]){4, 3, 5, 2}, 4) && !kit_encode(&k, big) &&
-        ok(!kit_decode(&k, back), "order 4: codes %s", k.why)) {
+    if (!kit_plan_dims(&k, "cp:rank=2", (uint64_t[]){4, 3, 5, 2}, 4) &&
+        !kit_encode(&k, big) && ok(!kit_decode(&k, back), "order 4: codes %s", k.why)) {
         double worst = 0;
         for (unsigned i = 0; i < 120; i++)
             worst = fmax(worst, fabs((double)big[i] - (double)back[i]));
@@ -88,8 +99,8 @@ static void test_cp(void)
 
 static void test_leanvec(void)
 {
-    static const float x[20] = {1, 2, 0, .5f, .5f, 1, 1, 0, -1, .5f, .25f, 1,
-                                2, -1, .5f, 0, 0, 1, -.5f, .25f};
+    static const float x[20] = {1,    2, 0, .5f, .5f, 1, 1, 0, -1,   .5f,
+                                .25f, 1, 2, -1,  .5f, 0, 0, 1, -.5f, .25f};
     static const float q[12] = {.5f, 0, 1, 0, 0, .25f, 1, -1, 1, 0, .5f, .5f};
     double a[8] = {0}, b[8], loss = 0;
     unsigned steps = 0;
@@ -102,7 +113,9 @@ static void test_leanvec(void)
     ok(!tu_leanvec_ood(q, 3, x, 5, 4, 2, a, b, &loss, &steps, &err), "for these queries");
     ok(fabs(loss - .1369091) < 1e-6 && steps == 115, "%.7f after %u steps", loss, steps);
     double again = 0;
-    ok(!tu_leanvec_loss(q, 3, x, 5, 4, 2, a, b, &again, &err) && fabs(again - loss) < 1e-12, "that is it");
+    ok(!tu_leanvec_loss(q, 3, x, 5, 4, 2, a, b, &again, &err) &&
+           fabs(again - loss) < 1e-12,
+       "that is it");
     ok(loss >= .1029211, "no better than any projection can be");
     eq_int(tu_leanvec_id(x, 5, 4, 5, b, &err), TU_EUSAGE, "5 of 4 dimensions");
 }

@@ -177,13 +177,14 @@ static void test_casts(void)
     }
 }
 
-/* Casts without a scale; what is too large saturates, or becomes NaN (E4M3) and Inf (E5M2). A tie
- * with the largest number is that number. */
+/* Casts without a scale; what is too large saturates, or becomes NaN (E4M3) and Inf
+ * (E5M2). A tie with the largest number is that number. */
 static void test_plain(void)
 {
-    static const float value[] = {0.1f, 3.3f, 17, 19, 440, 0x1p-10f, 0x1.8p-10f, 0.0146484375f,
-                                  464, 465, 1e30f};
-    static const char *const code_of[] = {"1d45585a7e0001087e7e7e", "1d45585a7e0001087e7f7f"};
+    static const float value[] = {0.1f,       3.3f,          17,  19,  440,  0x1p-10f,
+                                  0x1.8p-10f, 0.0146484375f, 464, 465, 1e30f};
+    static const char *const code_of[] = {"1d45585a7e0001087e7e7e",
+                                          "1d45585a7e0001087e7f7f"};
     for (unsigned k = 0; k < 2; k++) {
         struct tu_coding c;
         char text[64];
@@ -198,7 +199,8 @@ static void test_plain(void)
     x[1] = 3.3f;
     x[2] = 61440;
     ok(run("fp8:elem=e5m2,nosat", 1, 3, &c) && code[0] == 0x2e && code[1] == 0x43 &&
-       code[2] == 0x7c, "E5M2, not saturating");
+           code[2] == 0x7c,
+       "E5M2, not saturating");
     ok(run("fp8:elem=e5m2", 1, 3, &c) && code[2] == 0x7b, "E5M2, saturating");
 }
 

@@ -27,7 +27,8 @@ static void test_prune(void)
     eq_mem(x, down, sizeof x, "one per column");
     /* Both directions: what the forward and the backward pass keep of one matrix. */
     memcpy(x, sixteen, sizeof x);
-    ok(!tu_prune_nm(x, NULL, 4, 4, 2, 4, false, &err) && !tu_prune_nm(x, NULL, 4, 4, 2, 4, true, &err),
+    ok(!tu_prune_nm(x, NULL, 4, 4, 2, 4, false, &err) &&
+           !tu_prune_nm(x, NULL, 4, 4, 2, 4, true, &err),
        "both directions");
     for (unsigned j = 0; j < 4; j++) {
         unsigned n = 0;
@@ -35,8 +36,10 @@ static void test_prune(void)
             n += x[i * 4 + j] != 0;
         ok(n <= 2, "column %u has %u", j, n);
     }
-    eq_int(tu_prune_nm(x, NULL, 1, 10, 2, 4, false, &err), TU_EUSAGE, "10 columns: %s", err.msg);
-    eq_int(tu_prune_nm(x, NULL, 1, 16, 5, 4, false, &err), TU_EUSAGE, "5 of 4: %s", err.msg);
+    eq_int(tu_prune_nm(x, NULL, 1, 10, 2, 4, false, &err), TU_EUSAGE, "10 columns: %s",
+           err.msg);
+    eq_int(tu_prune_nm(x, NULL, 1, 16, 5, 4, false, &err), TU_EUSAGE, "5 of 4: %s",
+           err.msg);
 
     static const float w[4] = {1, -2, 3, .5f};
     static const double sq[4] = {4, 1, .01, 9}, diagonal[4] = {1, 2, 3, .5};
@@ -65,7 +68,8 @@ static void test_compressed(void)
     kit_free(&k);
     if (kit_start(&k, "sparse24", 1, 16, sixteen)) {
         eq_u64(tu_le16(k.side[0]), 0x44c9, "metadata");
-        ok(kit_decode(&k, back) == 0 && back[1] == -5 && back[7] == 3 && back[6] == 0, "decodes");
+        ok(kit_decode(&k, back) == 0 && back[1] == -5 && back[7] == 3 && back[6] == 0,
+           "decodes");
         tu_put16(k.side[0], 0x44c0);
         eq_int(kit_decode(&k, back), TU_EFORMAT, "positions 0 and 0: %s", k.why);
     }
@@ -79,7 +83,8 @@ static void test_compressed(void)
     static const float fp8[16] = {-8, 1, 2, -4, 1, -1, 1, -1, 0, 0, 0, 0, 9, -9, 9, -9};
     if (kit_start(&k, "nm:value=f8_e4m3fn", 1, 16, fp8)) {
         kit_decode(&k, back);
-        ok(back[0] == -8 && back[3] == -4 && back[2] == 0 && back[4] == 1 && back[5] == -1,
+        ok(back[0] == -8 && back[3] == -4 && back[2] == 0 && back[4] == 1 &&
+               back[5] == -1,
            "negative values of FP8 stay");
     }
     kit_free(&k);
@@ -123,7 +128,8 @@ static void test_bsr(void)
 {
     static const char *const row[8] = {"11000000", "00001100", "11000000", "00000011",
                                        "00001100", "00110000", "00000011", "00110000"};
-    static const unsigned char order[2][8] = {{0, 2, 1, 4, 3, 6, 5, 7}, {0, 2, 5, 7, 1, 3, 4, 6}};
+    static const unsigned char order[2][8] = {{0, 2, 1, 4, 3, 6, 5, 7},
+                                              {0, 2, 5, 7, 1, 3, 4, 6}};
     static const unsigned blocks[2][2] = {{8, 4}, {4, 2}};
     static const double fill[2][2] = {{.5, 1}, {.25, .5}};
     float x[64], y[64], v[8], product[8];

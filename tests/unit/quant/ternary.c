@@ -11,13 +11,15 @@ static void test_terngrad(void)
     static const float g[8] = {.5f, -.25f, 1, -1, 0, .75f, -.125f, .0625f};
     static const struct {
         const char *spec, *hex;
-    } row[] = {{"terngrad", "2559"}, {"terngrad:pack=base3", "86d5"},
+    } row[] = {{"terngrad", "2559"},
+               {"terngrad:pack=base3", "86d5"},
                {"terngrad:pack=reference", "5195ca"}};
     static const float want[8] = {0, 0, 1, -1, 0, 1, 0, 0};
     for (unsigned i = 0; i < 3; i++) {
         struct kit k = {.c.seed = 42};
         if (kit_start(&k, row[i].spec, 1, 8, g)) {
-            eq_str(kit_hex(k.code, (size_t)k.c.code.bytes), row[i].hex, "%s", row[i].spec);
+            eq_str(kit_hex(k.code, (size_t)k.c.code.bytes), row[i].hex, "%s",
+                   row[i].spec);
             ok(kit_decode(&k, back) == 0, "decodes");
             for (unsigned j = 0; j < 8; j++)
                 ok(back[j] == want[j], "element %u", j);
@@ -34,8 +36,10 @@ static void test_terngrad(void)
     if (kit_start(&k, "terngrad:scaler=2", 1, 8, g))
         ok(*(float *)k.side[0] == 2, "a scaler that the workers share");
     kit_free(&k);
-    eq_int(kit_plan(&k, "terngrad:clip=-1", 1, 8), TU_EUSAGE, "a negative clip: %s", k.why);
-    eq_int(kit_plan(&k, "terngrad:pack=3", 1, 8), TU_EUSAGE, "an unknown packing: %s", k.why);
+    eq_int(kit_plan(&k, "terngrad:clip=-1", 1, 8), TU_EUSAGE, "a negative clip: %s",
+           k.why);
+    eq_int(kit_plan(&k, "terngrad:pack=3", 1, 8), TU_EUSAGE, "an unknown packing: %s",
+           k.why);
     /* Unbiased: over many draws the mean is the value. */
     for (unsigned i = 0; i < R_COUNT; i++)
         big[i] = i == 0 ? 1 : 0.3f;
@@ -54,9 +58,11 @@ static void test_mean(void)
     static const float want[5] = {1, 0, 0, -1, 1};
     struct kit k = {0};
     for (unsigned p = 0; p < 2; p++) {
-        if (kit_start(&k, p ? "b158:pack=base3" : "b158", 1, 5, w) && kit_decode(&k, back) == 0)
+        if (kit_start(&k, p ? "b158:pack=base3" : "b158", 1, 5, w) &&
+            kit_decode(&k, back) == 0)
             for (unsigned i = 0; i < 5; i++)
-                ok(fabsf(back[i] - 0.8f * want[i]) < 1e-6f, "element %u is %g", i, (double)back[i]);
+                ok(fabsf(back[i] - 0.8f * want[i]) < 1e-6f, "element %u is %g", i,
+                   (double)back[i]);
         kit_free(&k);
     }
     /* The same trits as ggml's TQ2_0 makes of the snapped values. */
@@ -98,8 +104,8 @@ static void test_planes(void)
     if (kit_start(&x, "bipolar:bits=4", 4, 200, big) &&
         kit_start(&y, "bipolar:bits=3", 4, 200, big + 4000) && !kit_decode(&x, vx) &&
         !kit_decode(&y, vy)) {
-        tu_planes_product((uint64_t *)(void *)x.code, x.side[0], 4, 4, (uint64_t *)(void *)y.code,
-                          y.side[0], 4, 3, 200, product);
+        tu_planes_product((uint64_t *)(void *)x.code, x.side[0], 4, 4,
+                          (uint64_t *)(void *)y.code, y.side[0], 4, 3, 200, product);
         for (unsigned i = 0; i < 16; i++) {
             double sum = 0;
             for (unsigned k = 0; k < 200; k++)
@@ -111,7 +117,8 @@ static void test_planes(void)
             worst = fmax(worst, fabs((double)vx[i] - big[i]));
             top = fmax(top, fabs((double)big[i]));
         }
-        ok(worst <= top / 15 * 1.0001, "four bits are within a step: %g of %g", worst, top);
+        ok(worst <= top / 15 * 1.0001, "four bits are within a step: %g of %g", worst,
+           top);
     }
     kit_free(&x);
     kit_free(&y);
@@ -150,7 +157,8 @@ static void test_fmpq(void)
         eq_int(kit_decode(&k, back), TU_EFORMAT, "a column that is not: %s", k.why);
     }
     kit_free(&k);
-    eq_int(kit_plan(&k, "fmpq:wide=5", 2, 512), TU_EUSAGE, "more blocks than there are: %s", k.why);
+    eq_int(kit_plan(&k, "fmpq:wide=5", 2, 512), TU_EUSAGE,
+           "more blocks than there are: %s", k.why);
 }
 
 int main(void)
