@@ -216,6 +216,8 @@ int tui_make_atoms(struct tu_ckpt *c, const struct tu_shard_opts *o, struct tu_e
     int rc = 0;
     for (uint32_t i = 0; i < c->roles && !rc; i++)
         rc = atom_of(c, i, o, err);
+    if (!rc && c->roles && !c->atoms)
+        rc = tu_fail(err, TU_EUSAGE, "%.200s: no tensor is selected", c->root);
     if (!rc && c->canonical)
         rc = sort_atoms(c, err);
     return rc ? rc : attach_pieces(c, err);

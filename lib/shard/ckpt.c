@@ -355,9 +355,35 @@ static int check_layers(const struct tu_ckpt *c, struct tu_err *err)
     return rc;
 }
 
+/* Sizes that the configuration promises, held against the tensors: a wrong number of heads would
+ * interleave a fused QKV wrongly without any shape telling. */
+static int check_sizes(const struct tu_ckpt *c, struct tu_err *err)
+{
+    const struct tu_model *m = &c->model;
+    for (size_t i = 0; i < c->roles && c->canonical && m->layers; i++) {
+        const struct tu_role *r = &c->role[i];
+        const char *part = strstr(r->name, ".attn.");
+        uint64_t want = 0;
+        if (part && (!strncmp(part, ".attn.k.", 8) || !strncmp(part, ".attn.v.", 8)))
+            want = m->kv_heads * m->head_dim;
+        else if (part && !strncmp(part, ".attn.q.", 8))
+            want = m->heads * m->head_dim;
+        else if (!strcmp(r->name, "embed.weight"))
+            want = m->vocab;
+        if (want && r->rows != want)
+            return tu_fail(err, TU_EINCOMPLETE,
+                           "%.80s: '%.80s' has %llu rows, the configuration makes %llu",
+                           c->root, r->name, (unsigned long long)r->rows,
+                           (unsigned long long)want);
+    }
+    return 0;
+}
+
 int tu_ckpt_check(const struct tu_ckpt *c, struct tu_err *err)
 {
     int rc = check_layers(c, err);
+    if (!rc)
+        rc = check_sizes(c, err);
     for (uint32_t a = 0; a < c->atoms && !rc; a++) {
         const struct tu_tensor *t = &c->atom[a].tensor;
         uint64_t want = 1, have = 0;

@@ -97,6 +97,22 @@ same_as() { sed 's/ - / /' | diff "$1" -; }
     refute_output --partial 'layers.1.'
 }
 
+@test "choosing nothing is an error" {
+    run -2 shard-ckpt convert --include nothing --to hf "$DATA/hf/llama" o
+    assert_output --partial 'no tensor is selected'
+    only_files
+}
+
+@test "a configuration that contradicts the tensors is refused" {
+    shard-ckpt convert --to hf "$DATA/hf/llama" h
+    sed -i 's/"num_key_value_heads": 2/"num_key_value_heads": 1/' h/config.json
+    run -3 shard-ckpt convert --to megatron:tp=2 h m
+    assert_output --partial "has 16 rows, the configuration makes 8"
+    sed -i 's/"num_key_value_heads": 1/"num_key_value_heads": 2/; s/"vocab_size": 101/"vocab_size": 100/' h/config.json
+    run -3 shard-ckpt ls h
+    assert_output --partial "has 101 rows, the configuration makes 100"
+}
+
 @test "a missing rank is named by its coordinates" {
     cp -r "$DATA/megatron/llama_tp2_pp2" m
     rm -r "$(find m -name mp_rank_01_001)"
