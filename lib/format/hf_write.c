@@ -224,29 +224,42 @@ static int name_files(struct hf_sink *s, struct tu_err *err)
     return 0;
 }
 
-/* As json.dumps(index, indent=2, sort_keys=True) prints it. */
-static int make_index(struct hf_sink *s, const struct tu_save *what, struct tu_err *err)
+int tu_hf_index(struct tu_buf *out, const struct tu_tensor *tensor, size_t n,
+                const uint32_t *of, const char *const *file, struct tu_err *err)
 {
     struct tui_names names;
-    struct tu_buf *b = &s->index;
     uint64_t total = 0;
-    int code = tui_names_make(&names, what->tensor, what->n, err);
-    for (size_t i = 0; i < what->n; i++)
-        total += what->tensor[i].bytes;
+    int code = tui_names_make(&names, tensor, n, err);
+    for (size_t i = 0; i < n; i++)
+        total += tensor[i].bytes;
     if (!code)
-        code = tu_buf_printf(b, err, "{\n  \"metadata\": {\n    \"total_size\": %llu\n  },\n"
+        code = tu_buf_printf(out, err,
+                             "{\n  \"metadata\": {\n    \"total_size\": %llu\n  },\n"
                              "  \"weight_map\": {", (unsigned long long)total);
     for (size_t k = 0; !code && k < names.n; k++) {
         const struct tui_name *x = &names.item[k];
-        code = tu_buf_text(b, k ? ",\n    " : "\n    ", err);
+        code = tu_buf_text(out, k ? ",\n    " : "\n    ", err);
         if (!code)
-            code = tu_json_string(b, x->name, strlen(x->name), err);
+            code = tu_json_string(out, x->name, strlen(x->name), err);
         if (!code)
-            code = tu_buf_printf(b, err, ": \"%s\"", strrchr(s->name[s->of[x->i]], '/') + 1);
+            code = tu_buf_printf(out, err, ": \"%s\"", file[of[x->i]]);
     }
     if (!code)
-        code = tu_buf_text(b, "\n  }\n}\n", err);
+        code = tu_buf_text(out, "\n  }\n}\n", err);
     tui_names_release(&names);
+    return code;
+}
+
+/* The index of this folder: files by their bare names. */
+static int make_index(struct hf_sink *s, const struct tu_save *what, struct tu_err *err)
+{
+    const char **file = tu_alloc(s->files, sizeof *file, err);
+    if (!file)
+        return TU_ENOMEM;
+    for (size_t k = 0; k < s->files; k++)
+        file[k] = strrchr(s->name[k], '/') + 1;
+    int code = tu_hf_index(&s->index, what->tensor, what->n, s->of, file, err);
+    tu_free(file);
     return code;
 }
 

@@ -88,25 +88,21 @@ static uint64_t *target_sizes(const struct tu_ckpt *c, size_t n, struct tu_err *
 
 static int hf_index(struct tu_ckpt *c, const char *const *path, struct tu_err *err)
 {
+    struct tu_tensor *tensor = tu_alloc(c->pieces, sizeof *tensor, err);
+    uint32_t *of = tensor ? tu_alloc(c->pieces, sizeof *of, err) : NULL;
     struct tu_buf b = {0};
-    struct tu_jw w;
-    uint64_t total = 0;
-    for (size_t i = 0; i < c->pieces; i++)
-        total += c->piece[i].tensor.bytes;
-    tu_jw_begin(&w, &b);
-    tu_jw_open(&w, NULL, '{');
-    tu_jw_open(&w, "metadata", '{');
-    tu_jw_u64(&w, "total_size", total);
-    tu_jw_close(&w, '}');
-    tu_jw_open(&w, "weight_map", '{');
-    for (size_t i = 0; i < c->pieces; i++)
-        tu_jw_str(&w, c->piece[i].tensor.name, path[c->piece[i].file]);
-    tu_jw_close(&w, '}');
-    tu_jw_close(&w, '}');
-    int rc = tu_jw_end(&w, err);
+    int rc = of ? 0 : TU_ENOMEM;
+    for (size_t i = 0; i < c->pieces && !rc; i++) {
+        tensor[i] = c->piece[i].tensor;
+        of[i] = c->piece[i].file;
+    }
+    if (!rc)
+        rc = tu_hf_index(&b, tensor, c->pieces, of, path, err);
     if (!rc)
         rc = tui_add_side(c, "model.safetensors.index.json", b.data, b.n, err);
     tu_buf_release(&b);
+    tu_free(tensor);
+    tu_free(of);
     return rc;
 }
 

@@ -379,6 +379,11 @@ TU_API TU_MUST int tu_pickle_write(struct tu_buf *out, const struct tu_pnode *ro
 /* Split sizes[n] into files of at most `max` bytes as huggingface_hub does; file[i] gets
  * the number of tensor i's file, the return value is the number of files. */
 TU_API size_t tu_hf_shards(const uint64_t *bytes, size_t n, uint64_t max, uint32_t *file);
+/* Text of model.safetensors.index.json, as json.dumps(indent=2, sort_keys=True) prints it: tensor i is
+ * in file[of[i]]. */
+TU_API TU_MUST int tu_hf_index(struct tu_buf *out, const struct tu_tensor *tensor, size_t n,
+                               const uint32_t *of, const char *const *file, struct tu_err *err);
+
 
 TU_END
 
