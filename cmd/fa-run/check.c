@@ -203,7 +203,8 @@ static int check_segment(struct tu_ctx *ctx, const struct tu_mixer *row, struct 
     struct fa_segment mine = {0}, theirs = {0};
     bool yes = true, wide = !strcmp(opt.ref, "fp64");
     ref.algo = "ref";
-    int code = fa_outputs(row, &a, false, err);
+    int code = fa_rope(s, o, err);
+    code = code ? code : fa_outputs(row, &a, false, err);
     code = code ? code : opt.run ? run_command(s, &result_row, &mine, err)
                                 : fa_compute(ctx, row, &a, err);
     if (!code && wide)

@@ -14,7 +14,7 @@ struct fa_opts {
     double scale, softcap, dropout, decay;
     struct tu_list window, block, mask_block;
     int64_t sliding;
-    const char *sp, *transport;
+    const char *sp, *transport, *rope;
     uint64_t ranks;
     uint64_t sink_tokens, chunk, splits, v_from_k, steps, layer;
     bool alibi, deterministic, decay_slopes, bidirectional, cast, strict, has_layer;
@@ -47,6 +47,8 @@ int fa_segment_read(struct fa_segment *s, struct tu_reader *r, const struct tu_m
 void fa_segment_release(struct fa_segment *s);
 /* Bring q, k and v to f32 where their dtypes differ. */
 int fa_segment_cast(struct fa_segment *s, struct tu_err *err);
+/* --rope on q and k; without shard.offset the last query is where the last key is. */
+int fa_rope(struct fa_segment *s, const struct tu_attn_opts *o, struct tu_err *err);
 /* Count NaN and Inf among the float operands. */
 uint64_t fa_segment_odd(const struct fa_segment *s);
 

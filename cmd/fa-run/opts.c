@@ -39,6 +39,8 @@ const struct tu_opt fa_shared[] = {
      &fa_opts.v_from_k, NULL, 0},
     {0, "mask-block", "BQ,BK", "queries and keys of a block of block_mask; default: from the shapes",
      TU_OPT_U64, &fa_opts.mask_block, NULL, TU_OPT_LIST},
+    {0, "rope", "THETA,DIM[,interleaved]", "turn the first DIM columns of q and k by their positions",
+     TU_OPT_STRING, &fa_opts.rope, NULL, 0},
     {0, "decay", NULL, "linear: the state fades by exp(-X) per step", TU_OPT_DOUBLE, &fa_opts.decay,
      NULL, 0},
     {0, "decay-slopes", NULL, "linear: X is the default slope of the head", TU_OPT_FLAG,
@@ -164,6 +166,36 @@ static int window_of(struct tu_attn_opts *o, struct tu_err *err)
     o->left = fa_opts.sliding - 1;
     o->right = 0;
     return 0;
+}
+
+int fa_rope(struct fa_segment *s, const struct tu_attn_opts *o, struct tu_err *err)
+{
+    char text[64], *dim, *kind;
+    double theta;
+    uint64_t n;
+    const struct tu_operand *q = tu_operand_find(s->op, s->n, "q"),
+                            *k = tu_operand_find(s->op, s->n, "k");
+    if (!fa_opts.rope || !q || !k)
+        return 0;
+    size_t len = strlen(fa_opts.rope), axis = o->layout == TU_ATTN_BHSD ? 2 : 1;
+    memcpy(text, fa_opts.rope, len < sizeof text ? len + 1 : sizeof text);
+    text[sizeof text - 1] = '\0';
+    if (!(dim = strchr(text, ',')))
+        return tu_fail(err, TU_EUSAGE, "--rope takes THETA,DIM");
+    *dim++ = '\0';
+    if ((kind = strchr(dim, ',')))
+        *kind++ = '\0';
+    if (kind && strcmp(kind, "interleaved"))
+        return tu_fail(err, TU_EUSAGE, "--rope: '%s' is not interleaved", kind);
+    int code = tu_parse_double(text, &theta, err);
+    if (code || (code = tu_parse_u64(dim, &n, err)))
+        return tu_err_prefix(err, "--rope");
+    if (q->rank != 4 || k->rank != 4)
+        return tu_fail(err, TU_EUSAGE, "--rope needs tensors of 4 dimensions");
+    int64_t off = o->placed ? o->q_first : (int64_t)k->dim[axis] - (int64_t)q->dim[axis];
+    code = tu_rope(q, o->layout, theta, n, kind != NULL, NULL, off, err);
+    return code ? code : tu_rope(k, o->layout, theta, n, kind != NULL, NULL,
+                                 o->placed ? o->k_first : 0, err);
 }
 
 int fa_resolve(struct tu_ctx *ctx, const struct tu_mixer **row, struct tu_attn_opts *o,

@@ -50,7 +50,7 @@ static int ready(struct tu_ctx *ctx, struct fa_segment *s, struct tu_attn_opts *
     }
     if (o->left >= 0 || o->right >= 0)
         tu_note(ctx, 1, "window (%lld, %lld)", (long long)o->left, (long long)o->right);
-    return 0;
+    return fa_rope(s, o, err);
 }
 
 static int run_segment(struct tu_ctx *ctx, const struct tu_mixer *row, struct tu_attn_opts *o,

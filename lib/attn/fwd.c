@@ -73,14 +73,14 @@ static int work_init(struct tui_work *w, const struct tui_plan *p, struct tu_err
     } part[] = {
         {(void **)&w->q, rows * wide, sizeof(float)},
         {(void **)&w->qa, rows * p->dk, p->ops->elem},
-        {(void **)&w->s, 2 * piece * p->bc, sizeof(float)},
-        {(void **)&w->p, 2 * piece * p->bc, p->ops->elem},
+        {(void **)&w->s, piece * p->bc, sizeof(float)},
+        {(void **)&w->p, piece * p->bc, p->ops->elem},
         {(void **)&w->acc, rows * p->dvn, sizeof(float)},
         {(void **)&w->rows, p->bc * tu_max(wide, p->dvn), sizeof(float)},
         {(void **)&w->vals, p->few ? p->bc * p->dvn : 0, sizeof(float)},
         {(void **)&w->c, rows, sizeof(float)},
         {(void **)&w->l, rows, sizeof(float)},
-        {(void **)&w->alpha, tu_max(rows, 2 * piece), sizeof(float)},
+        {(void **)&w->alpha, rows, sizeof(float)},
         {(void **)&w->keep, p->bc, 1},
     };
     w->arena = tu_arena_new(err);

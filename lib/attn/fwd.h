@@ -39,8 +39,8 @@ struct tui_plan {
 struct tui_work {
     float *q;      /* [br, max(dk, dn)], f32 */
     void *qa;      /* the same as an A operand */
-    float *s;      /* [2][piece, bc] */
-    void *p;       /* [2][piece, bc] as A operands; unused where A is f32 */
+    float *s;      /* [piece, bc] */
+    void *p;       /* [piece, bc] as an A operand; s itself where A is f32 */
     float *acc;    /* [br, dvn] */
     float *rows;   /* [bc, max(D, Dv) padded], f32 keys or values */
     float *vals;   /* [bc, dvn], values where both are needed; its padding stays zero */

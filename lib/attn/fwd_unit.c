@@ -107,131 +107,38 @@ static float multiplier(const struct tui_plan *p, const struct tui_unit *u)
     return (float)(p->logits ? LOG2E : LOG2E * tui_scale(p->a, u->rows.b, u->rows.hkv));
 }
 
-/* Rows [r0, r1) of the unit against one key tile: what passes through the stages. */
-struct item {
-    bool there;
-    uint64_t tile, r0, r1, j0, nj;
-    size_t n; /* keys, padded */
-    bool edge;
-    float *s, *alpha;
-    void *p;
-};
-
-/* The item behind x; tiles that no row sees are passed over. */
-static struct item following(const struct tui_plan *p, const struct tui_unit *u, struct tui_work *w,
-                             const struct item *x)
+/* Rows [r0, r1) of the unit against one key tile. */
+static void piece(const struct tui_plan *p, const struct tui_unit *u, struct tui_work *w,
+                  uint64_t r0, uint64_t r1, uint64_t tile, bool edge)
 {
-    const struct tu_attn *a = p->a;
-    uint64_t rows = u->rows.nh * u->rows.ni, sk = a->seq[u->rows.b].sk;
-    struct item y = *x;
-    bool other = x->s == w->s; /* two sets of buffers, in turn */
-    y.s = other ? w->s + PIECE * p->bc : w->s;
-    y.p = !p->ops->pack_a ? (void *)y.s
-          : other ? (unsigned char *)w->p + PIECE * p->bc * p->ops->elem : w->p;
-    y.alpha = other ? w->alpha + PIECE : w->alpha;
-    y.r0 = x->there ? x->r1 : rows;
-    for (; y.r0 >= rows; y.r0 = 0) {
-        enum tui_tile kind = TUI_EMPTY;
-        y.tile = x->there || y.there ? y.tile + 1 : u->t0;
-        y.there = true;
-        for (; y.tile < u->t1; y.tile++) {
-            y.j0 = y.tile * p->bc;
-            y.nj = tu_min(p->bc, sk - y.j0);
-            kind = tui_tile(a, &u->rows, y.j0, y.nj);
-            if (kind != TUI_EMPTY)
-                break;
-        }
-        y.n = tui_pad(y.nj, 32);
-        y.edge = kind == TUI_EDGE;
-        if (kind == TUI_EMPTY) {
-            y.there = false;
-            return y;
-        }
-    }
-    y.r1 = tu_min(rows, y.r0 + PIECE);
-    return y;
-}
-
-static const unsigned char *packed_tile(const struct tui_plan *p, const struct tui_unit *u,
-                                        uint64_t tile)
-{
-    return p->packed + (u->pair * p->tiles_max + tile) * (p->k_bytes + p->v_bytes);
-}
-
-static struct tui_product scores(const struct tui_plan *p, const struct tui_unit *u,
-                                 struct tui_work *w, const struct item *x)
-{
-    const unsigned char *q = p->ops->pack_a ? w->qa : (const void *)w->q;
-    return (struct tui_product){x->s, p->bc, q + x->r0 * p->dk * p->ops->elem, p->dk,
-                                packed_tile(p, u, x->tile), x->there ? x->r1 - x->r0 : 0, x->n,
-                                p->dk, false};
-}
-
-static struct tui_product values(const struct tui_plan *p, const struct tui_unit *u,
-                                 struct tui_work *w, const struct item *x)
-{
-    return (struct tui_product){w->acc + x->r0 * p->dvn, p->dvn, x->p, p->bc,
-                                packed_tile(p, u, x->tile) + p->k_bytes,
-                                x->there ? x->r1 - x->r0 : 0, p->dvn, x->n, true};
-}
-
-/* From q·k to logits: what is beside it, and what is hidden. */
-static void finish_scores(const struct tui_plan *p, const struct tui_unit *u, const struct item *x)
-{
-    if (!x->there)
-        return;
+    const struct tui_ops *ops = p->ops;
+    uint64_t j0 = tile * p->bc, nj = tu_min(p->bc, p->a->seq[u->rows.b].sk - j0);
+    size_t n = tui_pad(nj, 32), m = r1 - r0, lda = p->dk;
+    const unsigned char *k = p->packed + (u->pair * p->tiles_max + tile) * (p->k_bytes + p->v_bytes);
+    const unsigned char *q = ops->pack_a ? w->qa : w->q;
+    void *prob = ops->pack_a ? w->p : w->s;
+    ops->gemm(w->s, p->bc, q + r0 * lda * ops->elem, lda, k, m, n, p->dk, false);
     if (p->logits)
-        tui_logits(p->a, &u->rows, x->r0, x->r1, x->j0, x->nj, x->s, p->bc, 1, NULL);
-    if (x->edge)
-        tui_hide(p->a, &u->rows, x->r0, x->r1, x->j0, x->nj, x->s, p->bc, 1);
-    for (size_t r = 0; x->n > x->nj && r < x->r1 - x->r0; r++)
-        for (size_t c = x->nj; c < x->n; c++)
-            x->s[r * p->bc + c] = -INFINITY;
-}
-
-/* Rows [from, to) of the item's softmax. */
-static struct tui_softmax rows_of(const struct tui_plan *p, const struct tui_unit *u,
-                                  struct tui_work *w, const struct item *x, size_t from, size_t to)
-{
-    return (struct tui_softmax){x->s + from * p->bc, p->bc, to - from, x->n, multiplier(p, u),
-                                w->c + x->r0 + from, w->l + x->r0 + from, x->alpha + from,
-                                (unsigned char *)x->p + from * p->bc * p->ops->elem, p->bc};
-}
-
-static void gemm(const struct tui_plan *p, const struct tui_product *g)
-{
-    if (g->m)
-        p->ops->gemm(g->c, g->ldc, g->a, g->lda, g->b, g->m, g->n, g->k, g->add);
-}
-
-/* Softmax of x between the values of the item before it and the scores of the one behind it: where
- * matrix and vector units are two, both work. */
-static void stage(const struct tui_plan *p, const struct tui_unit *u, struct tui_work *w,
-                  const struct item *before, const struct item *x, const struct item *behind)
-{
-    size_t m = x->r1 - x->r0, half = m / 2 / 4 * 4;
-    struct tui_product v = values(p, u, w, before), s = scores(p, u, w, behind);
-    struct tui_softmax first = rows_of(p, u, w, x, 0, half), rest = rows_of(p, u, w, x, half, m),
-                       all = rows_of(p, u, w, x, 0, m);
-    if (p->ops->mixed) {
-        p->ops->mixed(&v, &first);
-        p->ops->mixed(&s, &rest);
-    } else {
-        gemm(p, &v);
-        p->ops->softmax(&all);
-        gemm(p, &s);
-    }
-    finish_scores(p, u, behind);
+        tui_logits(p->a, &u->rows, r0, r1, j0, nj, w->s, p->bc, 1, NULL);
+    if (edge)
+        tui_hide(p->a, &u->rows, r0, r1, j0, nj, w->s, p->bc, 1);
+    for (size_t r = 0; n > nj && r < m; r++)
+        for (size_t c = nj; c < n; c++)
+            w->s[r * p->bc + c] = -INFINITY;
+    struct tui_softmax x = {w->s, p->bc, m, n, multiplier(p, u), w->c + r0, w->l + r0, w->alpha,
+                            prob, p->bc};
+    ops->softmax(&x);
     if (p->a->opt.dropout > 0)
-        tui_drop(p, u, w, x->r0, x->r1, x->j0, x->nj, x->p, p->bc, p->ops->elem);
-    p->ops->rescale(w->acc + x->r0 * p->dvn, p->dvn, m, p->dvn, x->alpha);
+        tui_drop(p, u, w, r0, r1, j0, nj, prob, p->bc, ops->elem);
+    ops->rescale(w->acc + r0 * p->dvn, p->dvn, m, p->dvn, w->alpha);
+    ops->gemm(w->acc + r0 * p->dvn, p->dvn, prob, p->bc, k + p->k_bytes, m, p->dvn, n, true);
 }
 
 int tui_unit_tiles(const struct tui_plan *p, const struct tui_unit *u, struct tui_work *w,
                    struct tu_err *err)
 {
     const struct tu_attn *a = p->a;
-    uint64_t rows = u->rows.nh * u->rows.ni;
+    uint64_t rows = u->rows.nh * u->rows.ni, sk = a->seq[u->rows.b].sk;
     int code = tui_load_queries(a, &a->q, &u->rows, w->q, p->dk, err);
     if (code)
         return code;
@@ -239,18 +146,11 @@ int tui_unit_tiles(const struct tui_plan *p, const struct tui_unit *u, struct tu
         p->ops->pack_a(w->qa, p->dk, w->q, p->dk, rows, a->d);
     start_rows(p, w, rows);
     p->ops->begin();
-    struct item before = {.s = w->s, .p = w->p}, x = following(p, u, w, &before);
-    struct tui_product g = scores(p, u, w, &x);
-    gemm(p, &g);
-    finish_scores(p, u, &x);
-    while (x.there) {
-        struct item behind = following(p, u, w, &x);
-        stage(p, u, w, &before, &x, &behind);
-        before = x;
-        x = behind;
+    for (uint64_t t = u->t0; t < u->t1; t++) {
+        enum tui_tile kind = tui_tile(a, &u->rows, t * p->bc, tu_min(p->bc, sk - t * p->bc));
+        for (uint64_t r = 0; kind != TUI_EMPTY && r < rows; r += PIECE)
+            piece(p, u, w, r, tu_min(rows, r + PIECE), t, kind == TUI_EDGE);
     }
-    g = values(p, u, w, &before);
-    gemm(p, &g);
     p->ops->end();
     return tui_finish(p, u, w, err);
 }

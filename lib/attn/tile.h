@@ -35,17 +35,6 @@ struct tui_grad {
     const float *chain;  /* [n, ld], derivative of the cap, or NULL */
 };
 
-/* A product, as gemm takes it. */
-struct tui_product {
-    float *c;
-    size_t ldc;
-    const void *a;
-    size_t lda;
-    const void *b;
-    size_t m, n, k;
-    bool add;
-};
-
 struct tui_ops {
     const char *name;
     unsigned elem;             /* bytes of an element of A and B */
@@ -61,9 +50,6 @@ struct tui_ops {
     void (*gemm)(float *c, size_t ldc, const void *a, size_t lda, const void *b, size_t m,
                  size_t n, size_t k, bool add);
     void (*softmax)(const struct tui_softmax *x);
-    /* A product on matrix units with a softmax on vector units under way between its blocks; m = 0:
-     * the other alone. NULL: these are the same units. */
-    void (*mixed)(const struct tui_product *g, const struct tui_softmax *x);
     void (*rescale)(float *acc, size_t ld, size_t m, size_t n, const float *alpha);
     void (*grad)(const struct tui_grad *x);
     /* s[r, j] = q[r]·k[j] for few rows of q, and acc[r] += p[r, j] v[j]: nothing packed. */

@@ -123,27 +123,18 @@ static inline void block(float *c, size_t ldc, const uint16_t *a, size_t lda, co
     _tile_stored(3, c + 16 * ldc + 16, 4 * ldc);
 }
 
-/* Block x of a product: its panels outside, its rows inside. Meanwhile the panels that come next
- * are fetched, a half with each block of rows. */
-static inline void block_of(const struct tui_product *g, size_t x)
-{
-    size_t rows = (g->m + 31) / 32, i = x % rows * 32, j = x / rows * 32;
-    const uint16_t *a = g->a, *b = g->b, *next = b + (j + 32) * g->k + (x % rows % 2) * 16 * g->k;
-    block(g->c + i * g->ldc + j, g->ldc, a + i * g->lda, g->lda, b + j * g->k, g->k, g->add,
-          (const char *)(const void *)next);
-}
-
-static size_t blocks_of(const struct tui_product *g)
-{
-    return (g->m + 31) / 32 * ((g->n + 31) / 32);
-}
-
-static void product(float *c, size_t ldc, const void *a, size_t lda, const void *b, size_t m,
+static void product(float *c, size_t ldc, const void *va, size_t lda, const void *vb, size_t m,
                     size_t n, size_t k, bool add)
 {
-    const struct tui_product g = {c, ldc, a, lda, b, m, n, tui_pad(k, 32), add};
-    for (size_t x = 0; x < blocks_of(&g); x++)
-        block_of(&g, x);
+    const uint16_t *a = va, *b = vb;
+    k = tui_pad(k, 32);
+    for (size_t j = 0; j < n; j += 32)
+        for (size_t i = 0; i < m; i += 32) {
+            /* Meanwhile the panels that come next: a half with each block of rows. */
+            const uint16_t *next = b + (j + 32) * k + (i / 32 % 2) * 16 * k;
+            block(c + i * ldc + j, ldc, a + i * lda, lda, b + j * k, k, add,
+                  (const char *)(const void *)next);
+        }
 }
 
 /* 2^x for a result that becomes bf16: VREDUCEPS leaves x - floor(x), and VSCALEFPS multiplies by
@@ -193,44 +184,27 @@ static inline void powers(const struct tui_softmax *x, size_t r, const float *ba
         sum[i] = _mm512_reduce_add_ps(total[i]);
 }
 
-/* As in tile_body.h, rows [r, r + TOGETHER). Rows are padded to a multiple of TOGETHER: what is in
- * the padding of s is computed and belongs to nobody. */
-static inline void softmax_rows(const struct tui_softmax *x, size_t r)
-{
-    float top[TOGETHER], base[TOGETHER], sum[TOGETHER];
-    size_t n = x->m - r < TOGETHER ? x->m - r : TOGETHER;
-    tops(x, r, top);
-    for (size_t i = 0; i < TOGETHER; i++) {
-        float old = i < n ? x->c[r + i] : -INFINITY, now = top[i] * x->mul;
-        now = now > old ? now : old;
-        base[i] = now == -INFINITY ? 0 : now;
-        if (i >= n)
-            continue;
-        x->alpha[r + i] = old == now ? 1 : old == -INFINITY ? 0 : exp2f(old - base[i]);
-        x->c[r + i] = now;
-    }
-    powers(x, r, base, sum);
-    for (size_t i = 0; i < n; i++)
-        x->l[r + i] = x->l[r + i] * x->alpha[r + i] + sum[i];
-}
-
+/* As in tile_body.h. Rows are padded to a multiple of TOGETHER: what is in the padding of s is
+ * computed and belongs to nobody. */
 static void softmax_bf16(const struct tui_softmax *x)
 {
-    for (size_t r = 0; r < x->m; r += TOGETHER)
-        softmax_rows(x, r);
-}
-
-/* A few rows after each block: out of order, the vector units work while the matrix unit does. */
-static void mixed(const struct tui_product *g, const struct tui_softmax *x)
-{
-    size_t blocks = g->m ? blocks_of(g) : 0, groups = (x->m + TOGETHER - 1) / TOGETHER, done = 0;
-    for (size_t i = 0; i < blocks; i++) {
-        block_of(g, i);
-        for (; done < groups * (i + 1) / blocks; done++)
-            softmax_rows(x, done * TOGETHER);
+    float top[TOGETHER], base[TOGETHER], sum[TOGETHER];
+    for (size_t r = 0; r < x->m; r += TOGETHER) {
+        size_t n = x->m - r < TOGETHER ? x->m - r : TOGETHER;
+        tops(x, r, top);
+        for (size_t i = 0; i < TOGETHER; i++) {
+            float old = i < n ? x->c[r + i] : -INFINITY, now = top[i] * x->mul;
+            now = now > old ? now : old;
+            base[i] = now == -INFINITY ? 0 : now;
+            if (i >= n)
+                continue;
+            x->alpha[r + i] = old == now ? 1 : old == -INFINITY ? 0 : exp2f(old - base[i]);
+            x->c[r + i] = now;
+        }
+        powers(x, r, base, sum);
+        for (size_t i = 0; i < n; i++)
+            x->l[r + i] = x->l[r + i] * x->alpha[r + i] + sum[i];
     }
-    for (; done < groups; done++)
-        softmax_rows(x, done * TOGETHER);
 }
 
 static double peak(unsigned n, float *sink)
@@ -260,8 +234,7 @@ static double peak(unsigned n, float *sink)
 const struct tui_ops tui_ops_amx = {
     .name = "amx", .elem = 2, .mpad = 32, .npad = 32, .kpad = 32, .tile_q = 128, .tile_k = 256,
     .begin = begin, .end = end, .pack_a = pack_a, .pack_b = pack_pairs, .pack_bt = pack_turned,
-    .gemm = product, .softmax = softmax_bf16, .mixed = mixed, .rescale = rescale, .grad = grad,
-    .dots = dots,
+    .gemm = product, .softmax = softmax_bf16, .rescale = rescale, .grad = grad, .dots = dots,
     .sums = sums, .finite = finite, .peak = peak, .peak_exp = peak_exp,
 };
 #endif

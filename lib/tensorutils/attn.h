@@ -186,6 +186,12 @@ TU_API TU_MUST int tu_attn_backward_ref(const struct tu_attn *a, const struct tu
 /* Which kernels tu_attn_forward would use: "amx", "avx512", "avx2", "plain". */
 TU_API const char *tu_attn_kernel(const struct tu_attn *a);
 
+/* Turn the first `dim` columns of q or k in place by their positions: token t of sequence b is at
+ * at[b · tokens + t], or first + t. Pairs are (c, c + dim/2), interleaved (2c, 2c + 1). Errors:
+ * TU_EUSAGE, TU_ENOMEM. */
+TU_API TU_MUST int tu_rope(const struct tu_operand *o, int layout, double theta, uint64_t dim,
+                           bool interleaved, const int64_t *at, int64_t first, struct tu_err *err);
+
 /* Sequence parallelism ---------------------------------------------------------------- */
 
 /* How the tokens and the work of one problem lie over ranks: a row each. */

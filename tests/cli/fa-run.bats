@@ -133,3 +133,16 @@ qkv() { # SEQ KEYS HEADS KV-HEADS DIM DIM-V [tns-gen options]
     run -3 --separate-stderr fa-run --op gla in.tns
     [[ $stderr == *"record 'gate' is missing"* ]]
 }
+
+@test "--rope turns pairs by position, and only differences of positions count" {
+    tns-gen q:shape=1x1x1x4,dist=constant,value=1 k:shape=1x2x1x4,dist=constant,value=1 \
+        v:shape=1x2x1x4,dist=arange >in.tns
+    # One column pair at angle 1 (theta^0) and one at 0.01: q at position 1, keys at 0 and 1.
+    fa-run --rope 10000,4 in.tns | tns-export --to npy -o - --select lse 2>/dev/null |
+        tail -c 4 | od -An -tf4 >got || skip "tns-export cannot write one array to a pipe"
+    # logits (2 cos 1 + 2 cos 0.01) / 2 and 2: lse = log(e^1.54025 + e^2)
+    awk '{ exit !($1 > 2.4893 && $1 < 2.4895) }' got
+    fa-run check --rope 10000,4,interleaved in.tns
+    run -2 fa-run --rope 10000,3 in.tns
+    run -2 fa-run --rope 10000,8 in.tns
+}
