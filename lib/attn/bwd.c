@@ -12,7 +12,7 @@
 #include <string.h>
 #include "attn/bwd.h"
 
-enum { SPLIT_UNITS = 16, ROWS = 64, KEYS = 256 };
+enum { SPLIT_UNITS = 4, ROWS = 128, KEYS = 256 };
 #define DQ_BYTES_MAX (UINT64_C(256) << 20) /* of the buffers of all splits */
 
 static void plan_sizes(struct tui_back *p, const struct tu_attn *a)
@@ -174,27 +174,34 @@ static int key_task(void *ctx, uint64_t task, unsigned worker, struct tu_err *er
     return code;
 }
 
+/* to[r, c] = scale · from[c, r], in squares that stay in the cache. */
+static void turn(float *to, const float *from, size_t ld, uint64_t rows, uint64_t cols, float scale)
+{
+    for (uint64_t r0 = 0; r0 < rows; r0 += 16)
+        for (uint64_t c0 = 0; c0 < cols; c0 += 16)
+            for (uint64_t r = r0; r < tu_min(rows, r0 + 16); r++)
+                for (uint64_t c = c0; c < tu_min(cols, c0 + 16); c++)
+                    to[r * cols + c] = scale * from[c * ld + r];
+}
+
 /* dQ of a query tile: the splits' buffers in order, turned round. */
 static int sum_task(void *ctx, uint64_t task, unsigned worker, struct tu_err *err)
 {
     struct tui_back *p = ctx;
     const struct tu_attn *a = p->a;
-    uint64_t pair = task / p->q_tiles, tile = task % p->q_tiles;
+    uint64_t pair = task / p->q_tiles, tile = task % p->q_tiles, n = p->dm * p->br;
     struct tui_block t = query_tile(p, pair, tile);
-    float *row = p->work[worker].rows;
+    float *sum = p->dq + (pair * p->splits * p->q_tiles + tile) * n, *rows = p->work[worker].rows;
     int code = 0;
-    for (uint64_t r = 0; !code && r < t.ni; r++) {
-        memset(row, 0, a->d * sizeof *row);
-        for (uint64_t x = 0; x < p->splits; x++) {
-            const float *dq = p->dq + ((pair * p->splits + x) * p->q_tiles + tile) * p->dm * p->br;
-            for (uint64_t c = 0; c < a->d; c++)
-                row[c] += dq[c * p->br + r];
-        }
-        for (uint64_t c = 0; c < a->d; c++)
-            row[c] *= (float)a->scale;
-        code = tu_cast(a->dq.dtype, tui_q_row(&a->dq, &a->seq[t.b], t.i0 + r, t.h0), TU_F32, row,
-                       a->d, err);
+    for (uint64_t x = 1; x < p->splits; x++) {
+        const float *dq = sum + x * p->q_tiles * n;
+        for (uint64_t i = 0; i < n; i++)
+            sum[i] += dq[i];
     }
+    turn(rows, sum, p->br, t.ni, a->d, (float)a->scale);
+    for (uint64_t r = 0; !code && r < t.ni; r++)
+        code = tu_cast(a->dq.dtype, tui_q_row(&a->dq, &a->seq[t.b], t.i0 + r, t.h0), TU_F32,
+                       rows + r * a->d, a->d, err);
     return code;
 }
 
