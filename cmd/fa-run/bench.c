@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* bench.c: fa-run bench: time made-up problems, beside the ceilings measured in the same run.
+/* bench.c: fa-run bench: time made-up problems, beside the ceilings measured in the same
+ * run.
  *
- * FLOPs are exact: visible pairs, not half of N². Inputs are N(0,1) from the seed; caches are not
- * flushed. Results of the first run are checked against float64 where --check asks for it. */
+ * FLOPs are exact: visible pairs, not half of N². Inputs are N(0,1) from the seed; caches
+ * are not flushed. Results of the first run are checked against float64 where --check
+ * asks for it. */
 #include <math.h>
 #include <string.h>
 #include "fa-run/compare.h"
@@ -15,36 +17,50 @@ static struct {
 } opt = {.heads = 8, .total = 16 << 10, .warmup = 2, .reps = 10, .dtype = "bf16"};
 
 static const struct tu_opt options[] = {
-    {0, "seqlen", NULL, "queries and keys; default 512,1k,2k,4k", TU_OPT_SIZE, &opt.seqlen, NULL,
-     TU_OPT_LIST},
-    {0, "keys", NULL, "keys, when they are not as many as the queries", TU_OPT_SIZE, &opt.keys, NULL,
-     0},
-    {0, "headdim", NULL, "head dimensions; default 64,128", TU_OPT_U64, &opt.headdim, NULL,
-     TU_OPT_LIST},
+    {0, "seqlen", NULL, "queries and keys; default 512,1k,2k,4k", TU_OPT_SIZE,
+     &opt.seqlen, NULL, TU_OPT_LIST},
+    {0, "keys", NULL, "keys, when they are not as many as the queries", TU_OPT_SIZE,
+     &opt.keys, NULL, 0},
+    {0, "headdim", NULL, "head dimensions; default 64,128", TU_OPT_U64, &opt.headdim,
+     NULL, TU_OPT_LIST},
     {0, "heads", NULL, "query heads; default 8", TU_OPT_U64, &opt.heads, NULL, 0},
-    {0, "heads-kv", NULL, "key heads; default: the query heads", TU_OPT_U64, &opt.heads_kv, NULL, 0},
+    {0, "heads-kv", NULL, "key heads; default: the query heads", TU_OPT_U64,
+     &opt.heads_kv, NULL, 0},
     {0, "batch", NULL, "sequences; default: by --total", TU_OPT_U64, &opt.batch, NULL, 0},
-    {0, "total", NULL, "tokens: batch is total/seqlen; default 16k", TU_OPT_SIZE, &opt.total, NULL,
+    {0, "total", NULL, "tokens: batch is total/seqlen; default 16k", TU_OPT_SIZE,
+     &opt.total, NULL, 0},
+    {0, "storage", "DTYPE", "dtype of q, k and v; default bf16", TU_OPT_STRING,
+     &opt.dtype, NULL, 0},
+    {0, "warmup", NULL, "runs before timing; default 2", TU_OPT_U64, &opt.warmup, NULL,
      0},
-    {0, "storage", "DTYPE", "dtype of q, k and v; default bf16", TU_OPT_STRING, &opt.dtype, NULL, 0},
-    {0, "warmup", NULL, "runs before timing; default 2", TU_OPT_U64, &opt.warmup, NULL, 0},
     {0, "reps", NULL, "timed runs; default 10", TU_OPT_U64, &opt.reps, NULL, 0},
     {0, "check", NULL, "compare with float64 too", TU_OPT_FLAG, &opt.verify, NULL, 0},
     {0},
 };
 
 static const struct tu_column columns[] = {
-    {"op", NULL, TU_COL_TEXT, 0},          {"pass", "pass", TU_COL_TEXT, 0},
-    {"dtype", "dtype", TU_COL_TEXT, 0},    {"kernel", "kernel", TU_COL_TEXT, 0},
-    {"batch", "B", TU_COL_U64, 0},         {"heads", "Hq", TU_COL_U64, 0},
-    {"heads_kv", "Hkv", TU_COL_U64, 0},    {"seqlen", "Sq", TU_COL_U64, 0},
-    {"keys", "Sk", TU_COL_U64, 0},         {"headdim", "D", TU_COL_U64, 0},
-    {"causal", "causal", TU_COL_BOOL, 0},  {"threads", NULL, TU_COL_U64, 0},
-    {"ms_min", "ms min", TU_COL_REAL, 0},  {"ms_med", "ms med", TU_COL_REAL, 0},
-    {"ms_p95", "ms p95", TU_COL_REAL, 0},  {"gflops", "GFLOP/s", TU_COL_REAL, 0},
-    {"pct_peak", "% peak", TU_COL_REAL, 0}, {"gbytes_s", "GB/s", TU_COL_REAL, 0},
-    {"pct_read", "% read", TU_COL_REAL, 0}, {"max_err", "max err", TU_COL_REAL, 0},
-    {"seed", NULL, TU_COL_U64, 0},         {"flop_convention", NULL, TU_COL_TEXT, 0},
+    {"op", NULL, TU_COL_TEXT, 0},
+    {"pass", "pass", TU_COL_TEXT, 0},
+    {"dtype", "dtype", TU_COL_TEXT, 0},
+    {"kernel", "kernel", TU_COL_TEXT, 0},
+    {"batch", "B", TU_COL_U64, 0},
+    {"heads", "Hq", TU_COL_U64, 0},
+    {"heads_kv", "Hkv", TU_COL_U64, 0},
+    {"seqlen", "Sq", TU_COL_U64, 0},
+    {"keys", "Sk", TU_COL_U64, 0},
+    {"headdim", "D", TU_COL_U64, 0},
+    {"causal", "causal", TU_COL_BOOL, 0},
+    {"threads", NULL, TU_COL_U64, 0},
+    {"ms_min", "ms min", TU_COL_REAL, 0},
+    {"ms_med", "ms med", TU_COL_REAL, 0},
+    {"ms_p95", "ms p95", TU_COL_REAL, 0},
+    {"gflops", "GFLOP/s", TU_COL_REAL, 0},
+    {"pct_peak", "% peak", TU_COL_REAL, 0},
+    {"gbytes_s", "GB/s", TU_COL_REAL, 0},
+    {"pct_read", "% read", TU_COL_REAL, 0},
+    {"max_err", "max err", TU_COL_REAL, 0},
+    {"seed", NULL, TU_COL_U64, 0},
+    {"flop_convention", NULL, TU_COL_TEXT, 0},
     {NULL, NULL, 0, 0},
 };
 
@@ -52,8 +68,9 @@ struct shape {
     uint64_t batch, sq, sk, hq, hkv, d;
 };
 
-static int fill(struct tu_operand *o, const char *name, uint32_t dtype, const struct shape *s,
-                uint64_t tokens, uint64_t heads, uint64_t seed, struct tu_err *err)
+static int fill(struct tu_operand *o, const char *name, uint32_t dtype,
+                const struct shape *s, uint64_t tokens, uint64_t heads, uint64_t seed,
+                struct tu_err *err)
 {
     *o = (struct tu_operand){name, dtype, 4, {s->batch, tokens, heads, s->d}, NULL};
     uint64_t n, bytes;
@@ -81,13 +98,14 @@ static double traffic(const struct tu_mixer_args *a)
         if (!tu_tensor_bytes(a->in[i].dtype, a->in[i].dim, a->in[i].rank, &bytes, NULL))
             sum += (double)bytes;
     for (size_t i = 0; i < a->n_out; i++)
-        if (!tu_tensor_bytes(a->out[i].dtype, a->out[i].dim, a->out[i].rank, &bytes, NULL))
+        if (!tu_tensor_bytes(a->out[i].dtype, a->out[i].dim, a->out[i].rank, &bytes,
+                             NULL))
             sum += (double)bytes;
     return sum;
 }
 
-static int error_of(const struct tu_mixer *row, const struct tu_mixer_args *a, double *out,
-                    struct tu_err *err)
+static int error_of(const struct tu_mixer *row, const struct tu_mixer_args *a,
+                    double *out, struct tu_err *err)
 {
     struct tu_mixer_args ref = *a;
     ref.algo = "ref";
@@ -97,7 +115,8 @@ static int error_of(const struct tu_mixer *row, const struct tu_mixer_args *a, d
     for (size_t i = 0; !code && i < a->n_out; i++) {
         uint64_t n;
         struct fa_diff d;
-        double *x = fa_doubles(&a->out[i], &n, err), *y = x ? fa_doubles(&ref.out[i], &n, err) : NULL;
+        double *x = fa_doubles(&a->out[i], &n, err),
+               *y = x ? fa_doubles(&ref.out[i], &n, err) : NULL;
         code = x && y ? 0 : err->code;
         if (!code)
             fa_compare(&d, x, y, n);
@@ -110,8 +129,9 @@ static int error_of(const struct tu_mixer *row, const struct tu_mixer_args *a, d
     return code;
 }
 
-static int time_it(struct tu_ctx *ctx, const struct tu_mixer *row, const struct tu_mixer_args *a,
-                   const struct shape *s, const struct tu_attn_peaks *peak, struct tu_err *err)
+static int time_it(struct tu_ctx *ctx, const struct tu_mixer *row,
+                   const struct tu_mixer_args *a, const struct shape *s,
+                   const struct tu_attn_peaks *peak, struct tu_err *err)
 {
     double *ms = tu_alloc(opt.reps, sizeof *ms, err), worst = 0;
     int code = ms ? 0 : TU_ENOMEM;
@@ -127,32 +147,53 @@ static int time_it(struct tu_ctx *ctx, const struct tu_mixer *row, const struct 
         struct tu_stats st;
         struct tu_attn at;
         const char *kernel = "";
-        if (!strcmp(row->name, "softmax") && !tu_attn_init(&at, a->opt, a->in, a->n_in, NULL)) {
+        if (!strcmp(row->name, "softmax") &&
+            !tu_attn_init(&at, a->opt, a->in, a->n_in, NULL)) {
             kernel = tu_attn_kernel(&at);
             tu_attn_release(&at);
         }
         tu_stats_of(ms, opt.reps, &st);
         double gf = row->flops(a) / st.min / 1e6, gb = traffic(a) / st.min / 1e6;
         double top = !strcmp(kernel, "amx") ? peak->amx_gflops : peak->fma_gflops;
-        tu_row(ctx, (struct tu_cell[]){
-            {.s = row->name}, {.s = a->pass == TU_PASS_FWD ? "fwd" : a->pass == TU_PASS_BWD ? "bwd" : "both"},
-            {.s = tu_dtype_find(a->in[0].dtype)->name}, {.s = kernel}, {.u = s->batch}, {.u = s->hq},
-            {.u = s->hkv}, {.u = s->sq}, {.u = s->sk}, {.u = s->d}, {.b = a->opt->causal != 0},
-            {.u = tu_pool_size(ctx->job.pool)}, {.f = st.min}, {.f = st.median}, {.f = st.p95},
-            {.f = gf}, {.f = 100 * gf / top}, {.f = gb}, {.f = 100 * gb / peak->read_gbs},
-            {.none = !opt.verify, .f = worst}, {.u = ctx->seed}, {.s = "exact"}});
+        tu_row(ctx, (struct tu_cell[]){{.s = row->name},
+                                       {.s = a->pass == TU_PASS_FWD   ? "fwd"
+                                             : a->pass == TU_PASS_BWD ? "bwd"
+                                                                      : "both"},
+                                       {.s = tu_dtype_find(a->in[0].dtype)->name},
+                                       {.s = kernel},
+                                       {.u = s->batch},
+                                       {.u = s->hq},
+                                       {.u = s->hkv},
+                                       {.u = s->sq},
+                                       {.u = s->sk},
+                                       {.u = s->d},
+                                       {.b = a->opt->causal != 0},
+                                       {.u = tu_pool_size(ctx->job.pool)},
+                                       {.f = st.min},
+                                       {.f = st.median},
+                                       {.f = st.p95},
+                                       {.f = gf},
+                                       {.f = 100 * gf / top},
+                                       {.f = gb},
+                                       {.f = 100 * gb / peak->read_gbs},
+                                       {.none = !opt.verify, .f = worst},
+                                       {.u = ctx->seed},
+                                       {.s = "exact"}});
     }
     tu_free(ms);
     return code;
 }
 
-static int bench_one(struct tu_ctx *ctx, const struct tu_mixer *row, const struct tu_attn_opts *o,
-                     const struct shape *s, uint32_t dtype, const struct tu_attn_peaks *peak,
-                     struct tu_err *err)
+static int bench_one(struct tu_ctx *ctx, const struct tu_mixer *row,
+                     const struct tu_attn_opts *o, const struct shape *s, uint32_t dtype,
+                     const struct tu_attn_peaks *peak, struct tu_err *err)
 {
     static const int pass[] = {TU_PASS_FWD, TU_PASS_BWD, TU_PASS_BOTH};
     struct tu_operand in[4] = {{0}};
-    struct tu_mixer_args a = {.opt = o, .in = in, .pass = pass[fa_opts.pass], .algo = fa_opts.algo,
+    struct tu_mixer_args a = {.opt = o,
+                              .in = in,
+                              .pass = pass[fa_opts.pass],
+                              .algo = fa_opts.algo,
                               .job = tu_ctx_job(ctx)};
     int code = fill(&in[0], "q", dtype, s, s->sq, s->hq, ctx->seed, err);
     code = code ? code : fill(&in[1], "k", dtype, s, s->sk, s->hkv, ctx->seed, err);
@@ -191,8 +232,11 @@ static int run(struct tu_ctx *ctx, int argc, char **argv)
     tu_rows_begin(ctx, columns);
     for (uint64_t i = 0; !code && i < nd; i++)
         for (uint64_t k = 0; !code && k < nl; k++) {
-            struct shape s = {.sq = len[k], .sk = opt.keys ? opt.keys : len[k], .hq = opt.heads,
-                              .hkv = opt.heads_kv ? opt.heads_kv : opt.heads, .d = dim[i]};
+            struct shape s = {.sq = len[k],
+                              .sk = opt.keys ? opt.keys : len[k],
+                              .hq = opt.heads,
+                              .hkv = opt.heads_kv ? opt.heads_kv : opt.heads,
+                              .d = dim[i]};
             s.batch = opt.batch ? opt.batch : tu_max(1, opt.total / tu_max(1, s.sq));
             code = bench_one(ctx, row, &o, &s, dtype->code, &peak, &err);
         }

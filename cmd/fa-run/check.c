@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* check.c: fa-run check: results against a reference; a user's own program too.
  *
- * The rule is FlashAttention's: the error may be `factor` times that of a plain implementation in
- * the tested precision, plus atol. For gradients that error is estimated from the precision. */
+ * The rule is FlashAttention's: the error may be `factor` times that of a plain
+ * implementation in the tested precision, plus atol. For gradients that error is
+ * estimated from the precision. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,32 +18,38 @@ static struct {
 } opt = {.ref = "fp64", .atol = -1};
 
 static const struct tu_opt options[] = {
-    {0, "ref", "fp64|FILE", "reference: float64, or a stream with o, lse, dq ...; default fp64",
-     TU_OPT_STRING, &opt.ref, NULL, 0},
-    {0, "run", "CMD", "check what CMD writes when it is given the input", TU_OPT_STRING, &opt.run,
+    {0, "ref", "fp64|FILE",
+     "reference: float64, or a stream with o, lse, dq ...; default fp64", TU_OPT_STRING,
+     &opt.ref, NULL, 0},
+    {0, "run", "CMD", "check what CMD writes when it is given the input", TU_OPT_STRING,
+     &opt.run, NULL, 0},
+    {0, "factor", NULL,
+     "times the error of a plain implementation; default 2, gradients 3", TU_OPT_DOUBLE,
+     &opt.factor, NULL, 0},
+    {0, "atol", NULL, "error allowed beside; default by dtype", TU_OPT_DOUBLE, &opt.atol,
      NULL, 0},
-    {0, "factor", NULL, "times the error of a plain implementation; default 2, gradients 3",
-     TU_OPT_DOUBLE, &opt.factor, NULL, 0},
-    {0, "atol", NULL, "error allowed beside; default by dtype", TU_OPT_DOUBLE, &opt.atol, NULL, 0},
-    {0, "rtol", NULL, "error allowed, relative to the greatest element", TU_OPT_DOUBLE, &opt.rtol,
-     NULL, 0},
-    {0, "dump-fail", NULL, "on failure write the input to FILE, to run again", TU_OPT_FILE_OUT,
-     &opt.dump, NULL, 0},
+    {0, "rtol", NULL, "error allowed, relative to the greatest element", TU_OPT_DOUBLE,
+     &opt.rtol, NULL, 0},
+    {0, "dump-fail", NULL, "on failure write the input to FILE, to run again",
+     TU_OPT_FILE_OUT, &opt.dump, NULL, 0},
     {0},
 };
 
 static const struct tu_column columns[] = {
-    {"name", "result", TU_COL_TEXT, 0},      {"ok", "ok", TU_COL_BOOL, 0},
-    {"max_abs", "max abs", TU_COL_REAL, 0},  {"allowed", "allowed", TU_COL_REAL, 0},
-    {"max_rel", "max rel", TU_COL_REAL, 0},  {"rmse_ratio", "rmse", TU_COL_REAL, 0},
-    {"cosine", "cosine", TU_COL_REAL, 0},    {"index", "worst", TU_COL_U64, 0},
-    {"got", "got", TU_COL_REAL, 0},          {"expected", "expected", TU_COL_REAL, 0},
-    {"odd", "nan/inf", TU_COL_U64, 0},       {NULL, NULL, 0, 0},
+    {"name", "result", TU_COL_TEXT, 0},     {"ok", "ok", TU_COL_BOOL, 0},
+    {"max_abs", "max abs", TU_COL_REAL, 0}, {"allowed", "allowed", TU_COL_REAL, 0},
+    {"max_rel", "max rel", TU_COL_REAL, 0}, {"rmse_ratio", "rmse", TU_COL_REAL, 0},
+    {"cosine", "cosine", TU_COL_REAL, 0},   {"index", "worst", TU_COL_U64, 0},
+    {"got", "got", TU_COL_REAL, 0},         {"expected", "expected", TU_COL_REAL, 0},
+    {"odd", "nan/inf", TU_COL_U64, 0},      {NULL, NULL, 0, 0},
 };
 
 static double epsilon(uint32_t dtype)
 {
-    return dtype == TU_F32 ? 0x1p-23 : dtype == TU_F16 ? 0x1p-11 : dtype == TU_F64 ? 0x1p-52 : 0x1p-8;
+    return dtype == TU_F32   ? 0x1p-23
+           : dtype == TU_F16 ? 0x1p-11
+           : dtype == TU_F64 ? 0x1p-52
+                             : 0x1p-8;
 }
 
 /* What CMD makes of the segment. */
@@ -114,14 +121,14 @@ static int read_file(const char *path, const struct tu_mixer *row, struct fa_seg
 }
 
 /* A row that also takes results in, so that segments of them can be read. */
-static const char *const results[] = {"o", "lse", "dq", "dk", "dv", "dsink", "dbias", "dslopes", "y",
-                                      "state_out", NULL};
+static const char *const results[] = {
+    "o", "lse", "dq", "dk", "dv", "dsink", "dbias", "dslopes", "y", "state_out", NULL};
 static const struct tu_mixer result_row = {.name = "results", .in = results};
 
 /* The error of a plain implementation of this result. */
-static int low_error(const struct tu_mixer *row, struct tu_mixer_args *a, const char *name,
-                     const double *want, uint64_t n, double max_ref, double *out,
-                     struct tu_err *err)
+static int low_error(const struct tu_mixer *row, struct tu_mixer_args *a,
+                     const char *name, const double *want, uint64_t n, double max_ref,
+                     double *out, struct tu_err *err)
 {
     const struct tu_operand *q = &a->in[0];
     double eps = epsilon(q->dtype), tokens = sqrt((double)(n ? n : 1));
@@ -146,32 +153,42 @@ static int low_error(const struct tu_mixer *row, struct tu_mixer_args *a, const 
     return code;
 }
 
-static int compare_one(struct tu_ctx *ctx, const struct tu_mixer *row, struct tu_mixer_args *a,
-                       const struct tu_operand *got, const struct tu_operand *want, bool *yes,
-                       struct tu_err *err)
+static int compare_one(struct tu_ctx *ctx, const struct tu_mixer *row,
+                       struct tu_mixer_args *a, const struct tu_operand *got,
+                       const struct tu_operand *want, bool *yes, struct tu_err *err)
 {
     uint64_t n, m;
     double *x = fa_doubles(got, &n, err), *y = x ? fa_doubles(want, &m, err) : NULL, low;
     int code = x && y ? 0 : err->code;
     struct fa_diff d;
     if (!code && n != m)
-        code = tu_fail(err, TU_ESIZE, "'%s' has %llu elements, its reference %llu", got->name,
-                       (unsigned long long)n, (unsigned long long)m);
+        code = tu_fail(err, TU_ESIZE, "'%s' has %llu elements, its reference %llu",
+                       got->name, (unsigned long long)n, (unsigned long long)m);
     if (!code) {
         bool grad = got->name[0] == 'd';
         fa_compare(&d, x, y, n);
         code = low_error(row, a, got->name, y, n, d.max_ref, &low, err);
-        double atol = opt.atol >= 0 ? opt.atol
-                      : a->in[0].dtype == TU_F32 ? 1e-6 * fmax(d.max_ref, 1) : 1e-5;
-        double factor = opt.factor > 0 ? opt.factor : grad && a->in[0].dtype != TU_F32 ? 3 : 2;
+        double atol = opt.atol >= 0              ? opt.atol
+                      : a->in[0].dtype == TU_F32 ? 1e-6 * fmax(d.max_ref, 1)
+                                                 : 1e-5;
+        double factor = opt.factor > 0                     ? opt.factor
+                        : grad && a->in[0].dtype != TU_F32 ? 3
+                                                           : 2;
         double allowed = factor * low + atol + opt.rtol * d.max_ref;
         bool ok = d.odd == 0 && d.max_abs <= allowed;
         *yes = *yes && ok;
         if (!code)
-            tu_row(ctx, (struct tu_cell[]){{.s = got->name}, {.b = ok}, {.f = d.max_abs},
-                                           {.f = allowed}, {.f = d.max_rel}, {.f = d.rmse_ratio},
-                                           {.f = d.cosine}, {.u = d.worst}, {.f = d.got},
-                                           {.f = d.want}, {.u = d.odd}});
+            tu_row(ctx, (struct tu_cell[]){{.s = got->name},
+                                           {.b = ok},
+                                           {.f = d.max_abs},
+                                           {.f = allowed},
+                                           {.f = d.max_rel},
+                                           {.f = d.rmse_ratio},
+                                           {.f = d.cosine},
+                                           {.u = d.worst},
+                                           {.f = d.got},
+                                           {.f = d.want},
+                                           {.u = d.odd}});
     }
     tu_free(x);
     tu_free(y);
@@ -192,11 +209,14 @@ static int dump(struct tu_ctx *ctx, const struct fa_segment *s, struct tu_err *e
     return tu_writer_close(w, false, err);
 }
 
-static int check_segment(struct tu_ctx *ctx, const struct tu_mixer *row, struct tu_attn_opts *o,
-                         struct fa_segment *s, struct tu_err *err)
+static int check_segment(struct tu_ctx *ctx, const struct tu_mixer *row,
+                         struct tu_attn_opts *o, struct fa_segment *s, struct tu_err *err)
 {
     static const int pass[] = {TU_PASS_FWD, TU_PASS_BWD, TU_PASS_BOTH};
-    struct tu_mixer_args a = {.opt = o, .in = s->op, .n_in = s->n, .pass = pass[fa_opts.pass],
+    struct tu_mixer_args a = {.opt = o,
+                              .in = s->op,
+                              .n_in = s->n,
+                              .pass = pass[fa_opts.pass],
                               .algo = fa_opts.algo,
                               .job = fa_parallel() ? tu_ctx_alone(ctx) : tu_ctx_job(ctx)},
                          ref = a;
@@ -205,20 +225,24 @@ static int check_segment(struct tu_ctx *ctx, const struct tu_mixer *row, struct 
     ref.algo = "ref";
     int code = fa_rope(s, o, err);
     code = code ? code : fa_outputs(row, &a, false, err);
-    code = code ? code : opt.run ? run_command(s, &result_row, &mine, err)
-                                : fa_compute(ctx, row, &a, err);
+    code = code      ? code
+           : opt.run ? run_command(s, &result_row, &mine, err)
+                     : fa_compute(ctx, row, &a, err);
     if (!code && wide)
         code = fa_outputs(row, &ref, true, err);
     if (!code)
         code = wide ? row->run(&ref, err) : read_file(opt.ref, &result_row, &theirs, err);
     for (size_t i = 0; !code && i < a.n_out; i++) {
         const char *name = a.out[i].name;
-        const struct tu_operand *got = opt.run ? tu_operand_find(mine.op, mine.n, name) : &a.out[i];
-        const struct tu_operand *want = wide ? &ref.out[i] : tu_operand_find(theirs.op, theirs.n, name);
+        const struct tu_operand *got =
+            opt.run ? tu_operand_find(mine.op, mine.n, name) : &a.out[i];
+        const struct tu_operand *want =
+            wide ? &ref.out[i] : tu_operand_find(theirs.op, theirs.n, name);
         if (got && want)
             code = compare_one(ctx, row, &a, got, want, &yes, err);
         else if (!strcmp(name, "o"))
-            code = tu_fail(err, TU_EINCOMPLETE, "the %s has no 'o'", got ? "reference" : "result");
+            code = tu_fail(err, TU_EINCOMPLETE, "the %s has no 'o'",
+                           got ? "reference" : "result");
     }
     if (!code && !yes) {
         ctx->status = TU_STATUS_NO;
@@ -238,7 +262,8 @@ static int check_input(struct tu_ctx *ctx, const char *path, const struct tu_mix
     struct tu_reader *r;
     bool got = true;
     int code = tu_in_open(&in, path, err);
-    if (code || (code = tu_reader_new(&r, in, 0, fa_parallel() ? NULL : tu_ctx_pool(ctx), err)))
+    if (code ||
+        (code = tu_reader_new(&r, in, 0, fa_parallel() ? NULL : tu_ctx_pool(ctx), err)))
         return code;
     while (!code && got) {
         struct fa_segment s;

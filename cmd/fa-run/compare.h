@@ -7,10 +7,10 @@
 
 struct fa_diff {
     double max_abs, max_rel, rmse_ratio, cosine;
-    uint64_t worst, n;      /* index of the worst element */
-    double got, want;       /* its values */
-    uint64_t odd;           /* elements where only one side is NaN or an infinity */
-    double max_ref;         /* greatest finite |reference| */
+    uint64_t worst, n; /* index of the worst element */
+    double got, want;  /* its values */
+    uint64_t odd;      /* elements where only one side is NaN or an infinity */
+    double max_ref;    /* greatest finite |reference| */
 };
 
 /* Both as doubles. */

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* explain.c: bytes and operations of the forms of softmax attention, beside the I/O bound.
+/* explain.c: bytes and operations of the forms of softmax attention, beside the I/O
+ * bound.
  *
- * Counted between memory and a cache of M elements, with the visible pairs of the problem at hand.
- * Source: Dao et al., "FlashAttention", 2022, theorem 2; Saha and Ye, "The I/O Complexity of
- * Attention", 2024 (optimal for M >= D²). */
+ * Counted between memory and a cache of M elements, with the visible pairs of the problem
+ * at hand. Source: Dao et al., "FlashAttention", 2022, theorem 2; Saha and Ye, "The I/O
+ * Complexity of Attention", 2024 (optimal for M >= D²). */
 #include <math.h>
 #include <string.h>
 #include "fa-run/explain.h"
@@ -36,8 +37,8 @@ static double moved(const struct counts *c, const char *form)
     return c->io + c->pairs / TILE * c->kv_row;
 }
 
-int fa_explain(struct tu_ctx *ctx, const struct tu_mixer *row, const struct tu_mixer_args *m,
-               struct tu_err *err)
+int fa_explain(struct tu_ctx *ctx, const struct tu_mixer *row,
+               const struct tu_mixer_args *m, struct tu_err *err)
 {
     static const char *const forms[] = {"tiles", "online", "naive2", "naive3"};
     static const unsigned passes[] = {1, 1, 2, 3};
@@ -50,14 +51,19 @@ int fa_explain(struct tu_ctx *ctx, const struct tu_mixer *row, const struct tu_m
     double e = a.q.elem, d = (double)a.d, dv = (double)a.dv, words = CACHE / e, rows = 0;
     for (uint64_t b = 0; b < a.batch; b++)
         rows += (double)(a.seq[b].sq * a.hq);
-    struct counts c = {.pairs = tu_attn_pairs(&a), .flops = tu_attn_flops(&a, TU_PASS_FWD),
-                       .io = rows * (d + dv) * e + rows * 4, .kv_row = (d + dv) * e};
+    struct counts c = {.pairs = tu_attn_pairs(&a),
+                       .flops = tu_attn_flops(&a, TU_PASS_FWD),
+                       .io = rows * (d + dv) * e + rows * 4,
+                       .kv_row = (d + dv) * e};
     c.bound = c.pairs * d * d / words * e;
     tu_rows_begin(ctx, columns);
     for (unsigned i = 0; i < 4; i++) {
         double bytes = moved(&c, forms[i]);
-        tu_row(ctx, (struct tu_cell[]){{.s = forms[i]}, {.u = passes[i]}, {.u = (uint64_t)bytes},
-                                       {.f = c.flops}, {.f = bytes > 0 ? c.flops / bytes : 0},
+        tu_row(ctx, (struct tu_cell[]){{.s = forms[i]},
+                                       {.u = passes[i]},
+                                       {.u = (uint64_t)bytes},
+                                       {.f = c.flops},
+                                       {.f = bytes > 0 ? c.flops / bytes : 0},
                                        {.none = !(c.bound > 0), .f = bytes / c.bound}});
     }
     tu_attn_release(&a);

@@ -6,7 +6,7 @@
 #include "fa-run/fa.h"
 
 /* Prints a table; a has been inferred. */
-int fa_explain(struct tu_ctx *ctx, const struct tu_mixer *row, const struct tu_mixer_args *a,
-               struct tu_err *err);
+int fa_explain(struct tu_ctx *ctx, const struct tu_mixer *row,
+               const struct tu_mixer_args *a, struct tu_err *err);
 
 #endif

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* fa.h: between the files of fa-run: its options, and the tensors of a segment in memory. */
+/* fa.h: between the files of fa-run: its options, and the tensors of a segment in memory.
+ */
 #ifndef FA_RUN_FA_H
 #define FA_RUN_FA_H
 
@@ -40,8 +41,8 @@ struct fa_segment {
     uint64_t q_first, k_first;
 };
 
-/* The next segment; *got is false at the end. Duplicates, another base of lse and malformed
- * records are errors. */
+/* The next segment; *got is false at the end. Duplicates, another base of lse and
+ * malformed records are errors. */
 int fa_segment_read(struct fa_segment *s, struct tu_reader *r, const struct tu_mixer *row,
                     bool *got, struct tu_err *err);
 void fa_segment_release(struct fa_segment *s);
@@ -53,14 +54,16 @@ int fa_rope(struct fa_segment *s, const struct tu_attn_opts *o, struct tu_err *e
 uint64_t fa_segment_odd(const struct fa_segment *s);
 
 /* Shapes of the results, and memory for them; wide: in f64. */
-int fa_outputs(const struct tu_mixer *row, struct tu_mixer_args *a, bool wide, struct tu_err *err);
-/* The row itself, or over ranks with --sp; then the memory of the results must be shared, and no
- * thread may have been started before. */
+int fa_outputs(const struct tu_mixer *row, struct tu_mixer_args *a, bool wide,
+               struct tu_err *err);
+/* The row itself, or over ranks with --sp; then the memory of the results must be shared,
+ * and no thread may have been started before. */
 int fa_compute(struct tu_ctx *ctx, const struct tu_mixer *row, struct tu_mixer_args *a,
                struct tu_err *err);
 bool fa_parallel(void);
 void fa_outputs_free(struct tu_mixer_args *a);
-int fa_write(struct tu_writer *w, const struct tu_operand *op, size_t n, struct tu_err *err);
+int fa_write(struct tu_writer *w, const struct tu_operand *op, size_t n,
+             struct tu_err *err);
 
 extern const struct tu_cmd fa_run, fa_check, fa_bench, fa_info;
 

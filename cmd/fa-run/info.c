@@ -16,8 +16,10 @@ static int run(struct tu_ctx *ctx, int argc, char **argv)
         const char *key, *unit;
         double value;
     } row[] = {
-        {"fma_gflops", "GFLOP/s f32", p.fma_gflops}, {"amx_gflops", "GFLOP/s bf16", p.amx_gflops},
-        {"exp_gops", "G exponentials/s", p.exp_gops}, {"copy_gbs", "GB/s", p.copy_gbs},
+        {"fma_gflops", "GFLOP/s f32", p.fma_gflops},
+        {"amx_gflops", "GFLOP/s bf16", p.amx_gflops},
+        {"exp_gops", "G exponentials/s", p.exp_gops},
+        {"copy_gbs", "GB/s", p.copy_gbs},
         {"read_gbs", "GB/s", p.read_gbs},
     };
     tu_print(ctx, "cpu         %s\nisa         %s\nthreads     %u\n", tu_cpu_model(), isa,

@@ -2,7 +2,8 @@
 /* fa-run: run, check and measure attention and the other sequence mixers. */
 #include "fa-run/fa.h"
 
-static const struct tu_cmd *const subs[] = {&fa_run, &fa_check, &fa_bench, &fa_info, NULL};
+static const struct tu_cmd *const subs[] = {&fa_run, &fa_check, &fa_bench, &fa_info,
+                                            NULL};
 
 static const struct tu_cmd command = {
     .name = "fa-run",

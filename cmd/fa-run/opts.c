@@ -5,8 +5,14 @@
 #include <tensorutils/coll.h>
 #include "fa-run/fa.h"
 
-struct fa_opts fa_opts = {.op = "softmax", .layout = "bshd", .scale = NAN, .softcap = INFINITY, .causal = -1, .sliding = -1,
-                          .ranks = 2, .transport = "shm"};
+struct fa_opts fa_opts = {.op = "softmax",
+                          .layout = "bshd",
+                          .scale = NAN,
+                          .softcap = INFINITY,
+                          .causal = -1,
+                          .sliding = -1,
+                          .ranks = 2,
+                          .transport = "shm"};
 
 static const char *const passes[] = {"fwd", "bwd", "both", NULL};
 static const char *const causals[] = {"br", "tl", "none", NULL};
@@ -17,55 +23,60 @@ const struct tu_opt fa_shared[] = {
     {0, "algo", "NAME", "form of the operator; --list=algos shows them", TU_OPT_STRING,
      &fa_opts.algo, NULL, 0},
     {0, "pass", NULL, "which pass; default fwd", TU_OPT_CHOICE, &fa_opts.pass, passes, 0},
-    {0, "layout", "LAYOUT", "bshd, bhsd or thd; default bshd", TU_OPT_STRING, &fa_opts.layout, NULL,
-     0},
+    {0, "layout", "LAYOUT", "bshd, bhsd or thd; default bshd", TU_OPT_STRING,
+     &fa_opts.layout, NULL, 0},
     {0, "scale", NULL, "factor of q·k; default 1/sqrt(head dimension)", TU_OPT_DOUBLE,
      &fa_opts.scale, NULL, 0},
     {0, "causal", NULL, "hide later keys; br aligns the ends of q and k, tl their starts",
      TU_OPT_CHOICE, &fa_opts.causal, causals, TU_OPT_MAYBE},
-    {0, "window", "L,R", "keys from L before to R behind the query; -1: no limit", TU_OPT_I64,
-     &fa_opts.window, NULL, TU_OPT_LIST},
-    {0, "sliding-window", NULL, "the same as --window W-1,0: a model's window counts the query's key",
-     TU_OPT_I64, &fa_opts.sliding, NULL, 0},
-    {0, "sink-tokens", NULL, "the first N keys stay visible despite a left bound", TU_OPT_U64,
-     &fa_opts.sink_tokens, NULL, 0},
-    {0, "chunk", NULL, "causal within chunks of N keys", TU_OPT_U64, &fa_opts.chunk, NULL, 0},
+    {0, "window", "L,R", "keys from L before to R behind the query; -1: no limit",
+     TU_OPT_I64, &fa_opts.window, NULL, TU_OPT_LIST},
+    {0, "sliding-window", NULL,
+     "the same as --window W-1,0: a model's window counts the query's key", TU_OPT_I64,
+     &fa_opts.sliding, NULL, 0},
+    {0, "sink-tokens", NULL, "the first N keys stay visible despite a left bound",
+     TU_OPT_U64, &fa_opts.sink_tokens, NULL, 0},
+    {0, "chunk", NULL, "causal within chunks of N keys", TU_OPT_U64, &fa_opts.chunk, NULL,
+     0},
     {0, "alibi", NULL, "default slopes, where no alibi_slopes are given", TU_OPT_FLAG,
      &fa_opts.alibi, NULL, 0},
     {0, "softcap", NULL, "C of C·tanh(x/C)", TU_OPT_DOUBLE, &fa_opts.softcap, NULL, 0},
-    {0, "dropout", NULL, "probability; which elements follows from --seed alone", TU_OPT_DOUBLE,
-     &fa_opts.dropout, NULL, 0},
+    {0, "dropout", NULL, "probability; which elements follows from --seed alone",
+     TU_OPT_DOUBLE, &fa_opts.dropout, NULL, 0},
     {0, "v-from-k", NULL, "v is the first N columns of k, as MLA's latent", TU_OPT_U64,
      &fa_opts.v_from_k, NULL, 0},
-    {0, "mask-block", "BQ,BK", "queries and keys of a block of block_mask; default: from the shapes",
-     TU_OPT_U64, &fa_opts.mask_block, NULL, TU_OPT_LIST},
-    {0, "rope", "THETA,DIM[,interleaved]", "turn the first DIM columns of q and k by their positions",
-     TU_OPT_STRING, &fa_opts.rope, NULL, 0},
-    {0, "decay", NULL, "linear: the state fades by exp(-X) per step", TU_OPT_DOUBLE, &fa_opts.decay,
-     NULL, 0},
+    {0, "mask-block", "BQ,BK",
+     "queries and keys of a block of block_mask; default: from the shapes", TU_OPT_U64,
+     &fa_opts.mask_block, NULL, TU_OPT_LIST},
+    {0, "rope", "THETA,DIM[,interleaved]",
+     "turn the first DIM columns of q and k by their positions", TU_OPT_STRING,
+     &fa_opts.rope, NULL, 0},
+    {0, "decay", NULL, "linear: the state fades by exp(-X) per step", TU_OPT_DOUBLE,
+     &fa_opts.decay, NULL, 0},
     {0, "decay-slopes", NULL, "linear: X is the default slope of the head", TU_OPT_FLAG,
      &fa_opts.decay_slopes, NULL, 0},
-    {0, "bidirectional", NULL, "linear: without causality", TU_OPT_FLAG, &fa_opts.bidirectional,
-     NULL, 0},
-    {0, "steps", NULL, "steps of a chunk of the chunked forms; 0: the form's choice", TU_OPT_U64,
-     &fa_opts.steps, NULL, 0},
-    {0, "dtype", "COMPUTE[:STORE]", "f32 or bf16 products; dtype of the results", TU_OPT_STRING,
-     &fa_opts.dtype, NULL, 0},
-    {0, "cast", NULL, "q, k and v of different dtypes become f32", TU_OPT_FLAG, &fa_opts.cast, NULL,
-     0},
-    {0, "splits", NULL, "parts of the keys; 0: from the shape", TU_OPT_U64, &fa_opts.splits, NULL,
-     0},
-    {0, "block", "BR,BC", "queries and keys of a tile; default: the kernel's choice", TU_OPT_U64,
-     &fa_opts.block, NULL, TU_OPT_LIST},
+    {0, "bidirectional", NULL, "linear: without causality", TU_OPT_FLAG,
+     &fa_opts.bidirectional, NULL, 0},
+    {0, "steps", NULL, "steps of a chunk of the chunked forms; 0: the form's choice",
+     TU_OPT_U64, &fa_opts.steps, NULL, 0},
+    {0, "dtype", "COMPUTE[:STORE]", "f32 or bf16 products; dtype of the results",
+     TU_OPT_STRING, &fa_opts.dtype, NULL, 0},
+    {0, "cast", NULL, "q, k and v of different dtypes become f32", TU_OPT_FLAG,
+     &fa_opts.cast, NULL, 0},
+    {0, "splits", NULL, "parts of the keys; 0: from the shape", TU_OPT_U64,
+     &fa_opts.splits, NULL, 0},
+    {0, "block", "BR,BC", "queries and keys of a tile; default: the kernel's choice",
+     TU_OPT_U64, &fa_opts.block, NULL, TU_OPT_LIST},
     {0, "deterministic", NULL, "the same bits for any --splits", TU_OPT_FLAG,
      &fa_opts.deterministic, NULL, 0},
-    {0, "sp", "SCHEME", "sequence parallel over --ranks; --list=schemes shows them", TU_OPT_STRING,
-     &fa_opts.sp, NULL, 0},
-    {0, "ranks", NULL, "processes for --sp; default 2", TU_OPT_U64, &fa_opts.ranks, NULL, 0},
+    {0, "sp", "SCHEME", "sequence parallel over --ranks; --list=schemes shows them",
+     TU_OPT_STRING, &fa_opts.sp, NULL, 0},
+    {0, "ranks", NULL, "processes for --sp; default 2", TU_OPT_U64, &fa_opts.ranks, NULL,
+     0},
     {0, "transport", "NAME", "how they talk; --list=transports shows them; default shm",
      TU_OPT_STRING, &fa_opts.transport, NULL, 0},
-    {0, "strict", NULL, "an input with NaN or Inf is an error", TU_OPT_FLAG, &fa_opts.strict,
-     NULL, 0},
+    {0, "strict", NULL, "an input with NaN or Inf is an error", TU_OPT_FLAG,
+     &fa_opts.strict, NULL, 0},
     {0},
 };
 
@@ -130,18 +141,22 @@ static int dtypes_of(const char *text, struct tu_attn_opts *o, struct tu_err *er
     size_t n = colon ? (size_t)(colon - text) : strlen(text);
     if (n < sizeof compute)
         memcpy(compute, text, n);
-    const struct tu_dtype *c = tu_dtype_named(compute), *s = colon ? tu_dtype_named(colon + 1) : c;
+    const struct tu_dtype *c = tu_dtype_named(compute),
+                          *s = colon ? tu_dtype_named(colon + 1) : c;
     if (n && (!c || (c->code != TU_F32 && c->code != TU_BF16)))
-        return tu_fail(err, TU_EUSAGE, "--dtype: products are in f32 or bf16, not '%.40s'", text);
+        return tu_fail(err, TU_EUSAGE,
+                       "--dtype: products are in f32 or bf16, not '%.40s'", text);
     if (colon && (!s || !tu_dtype_is_float(s->code) || !tu_dtype_is_plain(s->code)))
-        return tu_fail(err, TU_EUSAGE, "--dtype: '%.40s' is no plain float dtype", colon + 1);
+        return tu_fail(err, TU_EUSAGE, "--dtype: '%.40s' is no plain float dtype",
+                       colon + 1);
     o->compute = n ? c->code : 0;
     o->store = colon ? s->code : 0;
     return 0;
 }
 
 /* Two numbers, or neither. */
-static int pair_of(const struct tu_list *l, const char *name, uint64_t out[2], struct tu_err *err)
+static int pair_of(const struct tu_list *l, const char *name, uint64_t out[2],
+                   struct tu_err *err)
 {
     if (l->n != 0 && l->n != 2)
         return tu_fail(err, TU_EUSAGE, "--%s takes two numbers", name);
@@ -194,8 +209,9 @@ int fa_rope(struct fa_segment *s, const struct tu_attn_opts *o, struct tu_err *e
         return tu_fail(err, TU_EUSAGE, "--rope needs tensors of 4 dimensions");
     int64_t off = o->placed ? o->q_first : (int64_t)k->dim[axis] - (int64_t)q->dim[axis];
     code = tu_rope(q, o->layout, theta, n, kind != NULL, NULL, off, err);
-    return code ? code : tu_rope(k, o->layout, theta, n, kind != NULL, NULL,
-                                 o->placed ? o->k_first : 0, err);
+    return code ? code
+                : tu_rope(k, o->layout, theta, n, kind != NULL, NULL,
+                          o->placed ? o->k_first : 0, err);
 }
 
 int fa_resolve(struct tu_ctx *ctx, const struct tu_mixer **row, struct tu_attn_opts *o,
@@ -213,7 +229,8 @@ int fa_resolve(struct tu_ctx *ctx, const struct tu_mixer **row, struct tu_attn_o
         return tu_fail(err, TU_EUSAGE, "--algo: %s has no form '%.40s'", (*row)->name,
                        fa_opts.algo);
     tu_attn_opts_init(o);
-    if ((code = layout_of(fa_opts.layout, &o->layout, err)) || (code = window_of(o, err)) ||
+    if ((code = layout_of(fa_opts.layout, &o->layout, err)) ||
+        (code = window_of(o, err)) ||
         (code = pair_of(&fa_opts.block, "block", tile, err)) ||
         (code = pair_of(&fa_opts.mask_block, "mask-block", block, err)) ||
         (fa_opts.dtype && (code = dtypes_of(fa_opts.dtype, o, err))))

@@ -23,7 +23,8 @@ int fa_shared_memory(struct tu_operand *o, uint64_t bytes, struct tu_err *err)
         if (shared[i].p)
             continue;
         size_t n = bytes ? bytes : 1;
-        void *p = mmap(NULL, n, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+        void *p =
+            mmap(NULL, n, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
         if (p == MAP_FAILED)
             return tu_fail(err, TU_ENOMEM, "%zu bytes of shared memory", n);
         shared[i].p = o->data = p;
@@ -52,7 +53,8 @@ int fa_compute(struct tu_ctx *ctx, const struct tu_mixer *row, struct tu_mixer_a
     if (!fa_parallel())
         return row->run(a, err);
     struct tu_spec spec;
-    struct tu_sp_args sp = {.scheme = &spec, .ranks = (uint32_t)tu_min(fa_opts.ranks, UINT32_MAX),
+    struct tu_sp_args sp = {.scheme = &spec,
+                            .ranks = (uint32_t)tu_min(fa_opts.ranks, UINT32_MAX),
                             .transport = fa_opts.transport};
     if (sp.ranks == 0 || sp.ranks > TU_RANKS_MAX)
         return tu_fail(err, TU_EUSAGE, "--ranks must be 1 to %u", TU_RANKS_MAX);

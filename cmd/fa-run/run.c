@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* run.c: fa-run run: tensors in, results out, a segment for a segment; partial results and their
- * merge. */
+/* run.c: fa-run run: tensors in, results out, a segment for a segment; partial results
+ * and their merge. */
 #include <math.h>
 #include <string.h>
 #include "fa-run/explain.h"
@@ -13,16 +13,18 @@ static struct {
 static const struct tu_opt options[] = {
     {0, "partial", NULL, "o in f32 and lse: a part of the keys, for --merge", TU_OPT_FLAG,
      &opt.partial, NULL, 0},
-    {0, "merge", NULL, "merge such parts, one segment each", TU_OPT_FLAG, &opt.merge, NULL, 0},
-    {0, "explain", NULL, "tell what each form moves and computes; compute nothing", TU_OPT_FLAG,
-     &opt.explain, NULL, 0},
+    {0, "merge", NULL, "merge such parts, one segment each", TU_OPT_FLAG, &opt.merge,
+     NULL, 0},
+    {0, "explain", NULL, "tell what each form moves and computes; compute nothing",
+     TU_OPT_FLAG, &opt.explain, NULL, 0},
     {0},
 };
 
 static int write_meta(struct tu_writer *w, bool partial, uint32_t out, struct tu_err *err)
 {
     struct tu_buf text = {0};
-    int code = partial ? tu_buf_printf(&text, err, "{\"lse_base\":\"e\",\"out_dtype\":\"%s\","
+    int code = partial ? tu_buf_printf(&text, err,
+                                       "{\"lse_base\":\"e\",\"out_dtype\":\"%s\","
                                        "\"partial\":true,\"sinks\":false}",
                                        tu_dtype_find(out)->name)
                        : tu_buf_text(&text, "{\"lse_base\":\"e\"}", err);
@@ -53,11 +55,15 @@ static int ready(struct tu_ctx *ctx, struct fa_segment *s, struct tu_attn_opts *
     return fa_rope(s, o, err);
 }
 
-static int run_segment(struct tu_ctx *ctx, const struct tu_mixer *row, struct tu_attn_opts *o,
-                       struct fa_segment *s, struct tu_writer *w, struct tu_err *err)
+static int run_segment(struct tu_ctx *ctx, const struct tu_mixer *row,
+                       struct tu_attn_opts *o, struct fa_segment *s, struct tu_writer *w,
+                       struct tu_err *err)
 {
     static const int pass[] = {TU_PASS_FWD, TU_PASS_BWD, TU_PASS_BOTH};
-    struct tu_mixer_args a = {.opt = o, .in = s->op, .n_in = s->n, .pass = pass[fa_opts.pass],
+    struct tu_mixer_args a = {.opt = o,
+                              .in = s->op,
+                              .n_in = s->n,
+                              .pass = pass[fa_opts.pass],
                               .algo = fa_opts.algo,
                               .job = fa_parallel() ? tu_ctx_alone(ctx) : tu_ctx_job(ctx)};
     int code = ready(ctx, s, o, err);
@@ -89,12 +95,15 @@ static int take_part(struct parts *p, struct fa_segment *s, struct tu_err *err)
     const struct tu_operand *o = tu_operand_find(s->op, s->n, "o"),
                             *l = tu_operand_find(s->op, s->n, "lse");
     if (!s->partial || !o || !l || o->dtype != TU_F32 || l->dtype != TU_F32)
-        return tu_fail(err, TU_EFORMAT, "segment %zu is no partial result (fa-run --partial)", p->n);
+        return tu_fail(err, TU_EFORMAT,
+                       "segment %zu is no partial result (fa-run --partial)", p->n);
     if (p->n) {
         const struct tu_operand *x = tu_operand_find(p->seg[0].op, p->seg[0].n, "o");
         if (o->rank != x->rank || memcmp(o->dim, x->dim, o->rank * sizeof *o->dim))
-            return tu_fail(err, TU_ESIZE, "'o' of segment %zu has another shape than that of "
-                           "segment 0", p->n);
+            return tu_fail(err, TU_ESIZE,
+                           "'o' of segment %zu has another shape than that of "
+                           "segment 0",
+                           p->n);
     }
     int code = TU_GROW(&p->seg, &p->cap, p->n, err);
     if (code)
@@ -108,19 +117,21 @@ static int take_part(struct parts *p, struct fa_segment *s, struct tu_err *err)
 static void reorder(const struct tu_operand *o, const float *lse, float *out, bool back)
 {
     bool packed = o->rank == 3, heads_first = !strcmp(fa_opts.layout, "bhsd") && !packed;
-    uint64_t b = packed ? 1 : o->dim[0], s = packed ? o->dim[0] : o->dim[heads_first ? 2 : 1];
+    uint64_t b = packed ? 1 : o->dim[0],
+             s = packed ? o->dim[0] : o->dim[heads_first ? 2 : 1];
     uint64_t h = packed ? o->dim[1] : o->dim[heads_first ? 1 : 2];
     for (uint64_t x = 0; x < b; x++)
         for (uint64_t i = 0; i < s; i++)
             for (uint64_t k = 0; k < h; k++) {
-                uint64_t head = (x * h + k) * s + i, row = heads_first ? head : (x * s + i) * h + k;
+                uint64_t head = (x * h + k) * s + i,
+                         row = heads_first ? head : (x * s + i) * h + k;
                 out[back ? head : row] = lse[back ? row : head];
             }
 }
 
 /* Sinks join once, after the merge: in the part that carries them. */
-static int add_sinks(const struct parts *p, const struct tu_operand *o, float *out, float *lse,
-                     struct tu_err *err)
+static int add_sinks(const struct parts *p, const struct tu_operand *o, float *out,
+                     float *lse, struct tu_err *err)
 {
     const struct tu_operand *sinks = NULL;
     for (size_t i = 0; i < p->n && !sinks; i++)
@@ -128,11 +139,13 @@ static int add_sinks(const struct parts *p, const struct tu_operand *o, float *o
     if (!sinks)
         return 0;
     bool heads_first = !strcmp(fa_opts.layout, "bhsd") && o->rank == 4;
-    uint64_t h = o->dim[heads_first ? 1 : o->rank - 2], dim = o->dim[o->rank - 1], rows = 1;
+    uint64_t h = o->dim[heads_first ? 1 : o->rank - 2], dim = o->dim[o->rank - 1],
+             rows = 1;
     for (unsigned i = 0; i + 1 < o->rank; i++)
         rows *= o->dim[i];
     if (sinks->dtype != TU_F32 || sinks->rank != 1 || sinks->dim[0] != h)
-        return tu_fail(err, TU_ESIZE, "'sinks' must be f32 [%llu]", (unsigned long long)h);
+        return tu_fail(err, TU_ESIZE, "'sinks' must be f32 [%llu]",
+                       (unsigned long long)h);
     for (uint64_t r = 0; r < rows; r++) {
         uint64_t head = heads_first ? r / o->dim[2] % h : r % h;
         tu_attn_sink(out + r * dim, lse + r, 1, dim, ((const float *)sinks->data)[head]);
@@ -162,8 +175,9 @@ static int merge(struct parts *p, struct tu_writer *w, struct tu_err *err)
         o[i] = tu_operand_find(s->op, s->n, "o")->data;
         code = tu_elements(l->dim, l->rank, &have, err);
         if (!code && have != rows)
-            code = tu_fail(err, TU_ESIZE, "'lse' of segment %zu has %llu elements, 'o' %llu rows",
-                           i, (unsigned long long)have, (unsigned long long)rows);
+            code = tu_fail(err, TU_ESIZE,
+                           "'lse' of segment %zu has %llu elements, 'o' %llu rows", i,
+                           (unsigned long long)have, (unsigned long long)rows);
         if (!code && !(lse[i] = tu_arena_alloc(arena, rows, sizeof(float), err)))
             code = TU_ENOMEM;
         if (!code)
@@ -176,7 +190,8 @@ static int merge(struct parts *p, struct tu_writer *w, struct tu_err *err)
     if (!code)
         code = tu_cast(out, cast, TU_F32, o[0], n, err);
     if (!code) {
-        struct tu_operand res[2] = {*first, *tu_operand_find(p->seg[0].op, p->seg[0].n, "lse")};
+        struct tu_operand res[2] = {*first,
+                                    *tu_operand_find(p->seg[0].op, p->seg[0].n, "lse")};
         reorder(first, lse[0], flat, true);
         res[0].dtype = out;
         res[0].data = cast;
@@ -198,13 +213,15 @@ static int run_input(struct tu_ctx *ctx, const char *path, const struct tu_mixer
     struct tu_reader *r;
     bool got = true;
     int code = tu_in_open(&in, path, err);
-    if (code || (code = tu_reader_new(&r, in, 0, fa_parallel() ? NULL : tu_ctx_pool(ctx), err)))
+    if (code ||
+        (code = tu_reader_new(&r, in, 0, fa_parallel() ? NULL : tu_ctx_pool(ctx), err)))
         return code;
     while (!code && got) {
         struct fa_segment s;
         code = fa_segment_read(&s, r, row, &got, err);
         if (!code && got)
-            code = opt.merge ? take_part(parts, &s, err) : run_segment(ctx, row, o, &s, w, err);
+            code = opt.merge ? take_part(parts, &s, err)
+                             : run_segment(ctx, row, o, &s, w, err);
         fa_segment_release(&s);
     }
     if (code)

@@ -17,7 +17,8 @@ static bool reads(const struct tu_mixer *row, const char *name)
 }
 
 /* META fa: partial results say so, and what base their lse has. */
-static int take_meta(struct fa_segment *s, const struct tu_record *rec, struct tu_err *err)
+static int take_meta(struct fa_segment *s, const struct tu_record *rec,
+                     struct tu_err *err)
 {
     struct json_t *m = NULL;
     int code = tu_json_parse(&m, rec->meta, rec->meta_len, NULL, err);
@@ -30,8 +31,10 @@ static int take_meta(struct fa_segment *s, const struct tu_record *rec, struct t
     s->sinks = json_is_true(json_object_get(m, "sinks"));
     s->out_dtype = d ? d->code : 0;
     if (base && strcmp(base, "e"))
-        code = tu_fail(err, TU_EMETA, "META 'fa': lse_base is '%.20s', natural logarithms are "
-                       "needed: multiply lse of base 2 by ln 2", base);
+        code = tu_fail(err, TU_EMETA,
+                       "META 'fa': lse_base is '%.20s', natural logarithms are "
+                       "needed: multiply lse of base 2 by ln 2",
+                       base);
     json_decref(m);
     return code;
 }
@@ -62,10 +65,12 @@ static int take(struct fa_segment *s, struct tu_reader *r, const struct tu_recor
                 struct tu_err *err)
 {
     if (tu_operand_find(s->op, s->n, rec->name))
-        return tu_fail(err, TU_ENAME, "record '%.60s' stands twice in the segment", rec->name);
+        return tu_fail(err, TU_ENAME, "record '%.60s' stands twice in the segment",
+                       rec->name);
     if (s->n == FA_OPERANDS || rec->nwords > 4)
-        return tu_fail(err, TU_ESIZE, "record '%.60s' has %u dimensions, at most 4 are read",
-                       rec->name, rec->nwords);
+        return tu_fail(err, TU_ESIZE,
+                       "record '%.60s' has %u dimensions, at most 4 are read", rec->name,
+                       rec->nwords);
     struct tu_operand *o = &s->op[s->n];
     *o = (struct tu_operand){.dtype = rec->dtype, .rank = rec->nwords};
     if (rec->nwords)
@@ -96,7 +101,8 @@ int fa_segment_read(struct fa_segment *s, struct tu_reader *r, const struct tu_m
         if (rec->type == TU_REC_META && !strcmp(rec->name, "fa"))
             code = take_meta(s, rec, err);
         if (!code && rec->type == TU_REC_TENSOR && reads(row, rec->name)) {
-            code = take_place(s, rec, !strcmp(fa_opts.layout, "bhsd") ? TU_ATTN_BHSD : 0, err);
+            code = take_place(s, rec, !strcmp(fa_opts.layout, "bhsd") ? TU_ATTN_BHSD : 0,
+                              err);
             code = code ? code : take(s, r, rec, err);
         }
         if (code)
@@ -151,13 +157,15 @@ uint64_t fa_segment_odd(const struct fa_segment *s)
     for (size_t i = 0; i < s->n; i++) {
         const struct tu_operand *o = &s->op[i];
         const struct tu_dtype *d = tu_dtype_find(o->dtype);
-        bool mask = !strcmp(o->name, "mask") || !strcmp(o->name, "bias") || !strcmp(o->name, "lse");
+        bool mask = !strcmp(o->name, "mask") || !strcmp(o->name, "bias") ||
+                    !strcmp(o->name, "lse");
         if (mask || !d || !tu_dtype_is_float(o->dtype) || !tu_dtype_is_plain(o->dtype) ||
             tu_elements(o->dim, o->rank, &n, NULL))
             continue;
         for (uint64_t at = 0; at < n; at += 1024) {
             size_t m = (size_t)tu_min(1024, n - at);
-            if (tu_to_float(o->dtype, (char *)o->data + at * d->block_bytes, part, m, NULL))
+            if (tu_to_float(o->dtype, (char *)o->data + at * d->block_bytes, part, m,
+                            NULL))
                 break;
             for (size_t k = 0; k < m; k++)
                 odd += !isfinite(part[k]);
@@ -166,11 +174,12 @@ uint64_t fa_segment_odd(const struct fa_segment *s)
     return odd;
 }
 
-int fa_outputs(const struct tu_mixer *row, struct tu_mixer_args *a, bool wide, struct tu_err *err)
+int fa_outputs(const struct tu_mixer *row, struct tu_mixer_args *a, bool wide,
+               struct tu_err *err)
 {
     /* Results that are written in any dtype; sums over rows are f32 always. */
-    static const char *const rows[] = {"o", "lse", "dq", "dk", "dv", "dgate", "y", "dx",
-                                       "state_out", "dstate_in"};
+    static const char *const rows[] = {"o",     "lse", "dq", "dk",        "dv",
+                                       "dgate", "y",   "dx", "state_out", "dstate_in"};
     int code = row->infer(a, err);
     for (size_t i = 0; !code && i < a->n_out; i++) {
         struct tu_operand *o = &a->out[i];
@@ -195,11 +204,14 @@ void fa_outputs_free(struct tu_mixer_args *a)
     a->n_out = 0;
 }
 
-int fa_write(struct tu_writer *w, const struct tu_operand *op, size_t n, struct tu_err *err)
+int fa_write(struct tu_writer *w, const struct tu_operand *op, size_t n,
+             struct tu_err *err)
 {
     int code = 0;
     for (size_t i = 0; !code && i < n; i++) {
-        struct tu_tensor t = {.name = op[i].name, .dtype = op[i].dtype, .rank = op[i].rank,
+        struct tu_tensor t = {.name = op[i].name,
+                              .dtype = op[i].dtype,
+                              .rank = op[i].rank,
                               .dim = op[i].dim};
         code = tu_tensor_bytes(t.dtype, t.dim, t.rank, &t.bytes, err);
         if (!code)

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* bwd.c: the backward pass over tiles, transposed: rows are keys, columns queries.
  *
- * Per tile: S' = K Q', P' = exp(S' - LSE), dP' = V dO', dS' = P' (dP' - Delta), dV += P' dO,
- * dK += dS' Q, dQ' += K' dS'. With keys as rows, P' and dS' are A operands of the last products
- * as they stand, and K' and dS' give dQ' without another transposition. Outer loop over keys, so
- * dK and dV stay local; dQ' has one buffer per split of the keys and is summed in order: the bits
- * do not depend on threads. Source: Dao, "FlashAttention-2", 2023, algorithm 2. What is rare
- * (gradients of bias and slopes, NaN or Inf among the inputs) goes to the reference. */
+ * Per tile: S' = K Q', P' = exp(S' - LSE), dP' = V dO', dS' = P' (dP' - Delta), dV += P'
+ * dO, dK += dS' Q, dQ' += K' dS'. With keys as rows, P' and dS' are A operands of the
+ * last products as they stand, and K' and dS' give dQ' without another transposition.
+ * Outer loop over keys, so dK and dV stay local; dQ' has one buffer per split of the keys
+ * and is summed in order: the bits do not depend on threads. Source: Dao,
+ * "FlashAttention-2", 2023, algorithm 2. What is rare (gradients of bias and slopes, NaN
+ * or Inf among the inputs) goes to the reference. */
 #include <math.h>
 #include <stdatomic.h>
 #include <string.h>
@@ -45,9 +46,11 @@ static void plan_sizes(struct tui_back *p, const struct tu_attn *a)
     p->splits = tu_max(1, p->splits);
 }
 
-static int work_init(struct tui_back_work *w, const struct tui_back *p, struct tu_err *err)
+static int work_init(struct tui_back_work *w, const struct tui_back *p,
+                     struct tu_err *err)
 {
-    size_t e = p->ops->elem, m = p->ops->mpad, cols = tui_pad(p->bc, tu_max(p->ops->kpad, m));
+    size_t e = p->ops->elem, m = p->ops->mpad,
+           cols = tui_pad(p->bc, tu_max(p->ops->kpad, m));
     size_t wide = tu_max(p->dk, p->dvk), rows = tu_max(p->br, cols);
     struct {
         void **at;
@@ -148,7 +151,8 @@ static int query_task(void *ctx, uint64_t task, unsigned worker, struct tu_err *
         (code = tui_load_queries(a, &a->o, &t, w->other, a->dv, err)))
         return code;
     memset(w->rows + t.ni * a->dv, 0, (p->br - t.ni) * a->dv * sizeof *w->rows);
-    good = good && ops->finite(w->rows, t.ni * a->dv) && ops->finite(w->other, t.ni * a->dv);
+    good =
+        good && ops->finite(w->rows, t.ni * a->dv) && ops->finite(w->other, t.ni * a->dv);
     ops->pack_bt(at, w->rows, a->dv, p->br, a->dv);
     ops->pack_b(at + p->ot_bytes, w->rows, a->dv, p->br, a->dv);
     row_sums(p, &t, w->other, w->rows, p->lse2 + task * p->br, p->delta + task * p->br);
@@ -168,14 +172,16 @@ static int key_task(void *ctx, uint64_t task, unsigned worker, struct tu_err *er
     int code = 0;
     p->ops->begin();
     /* Every splits-th tile: under causality early keys are seen by more queries. */
-    for (uint64_t tile = split; !code && tile < tiles && !atomic_load(&p->odd); tile += p->splits)
+    for (uint64_t tile = split; !code && tile < tiles && !atomic_load(&p->odd);
+         tile += p->splits)
         code = tui_back_keys(p, &p->work[worker], pair, tile, dq, err);
     p->ops->end();
     return code;
 }
 
 /* to[r, c] = scale · from[c, r], in squares that stay in the cache. */
-static void turn(float *to, const float *from, size_t ld, uint64_t rows, uint64_t cols, float scale)
+static void turn(float *to, const float *from, size_t ld, uint64_t rows, uint64_t cols,
+                 float scale)
 {
     for (uint64_t r0 = 0; r0 < rows; r0 += 16)
         for (uint64_t c0 = 0; c0 < cols; c0 += 16)
@@ -191,7 +197,8 @@ static int sum_task(void *ctx, uint64_t task, unsigned worker, struct tu_err *er
     const struct tu_attn *a = p->a;
     uint64_t pair = task / p->q_tiles, tile = task % p->q_tiles, n = p->dm * p->br;
     struct tui_block t = query_tile(p, pair, tile);
-    float *sum = p->dq + (pair * p->splits * p->q_tiles + tile) * n, *rows = p->work[worker].rows;
+    float *sum = p->dq + (pair * p->splits * p->q_tiles + tile) * n,
+          *rows = p->work[worker].rows;
     int code = 0;
     for (uint64_t x = 1; x < p->splits; x++) {
         const float *dq = sum + x * p->q_tiles * n;
@@ -200,8 +207,8 @@ static int sum_task(void *ctx, uint64_t task, unsigned worker, struct tu_err *er
     }
     turn(rows, sum, p->br, t.ni, a->d, (float)a->scale);
     for (uint64_t r = 0; !code && r < t.ni; r++)
-        code = tu_cast(a->dq.dtype, tui_q_row(&a->dq, &a->seq[t.b], t.i0 + r, t.h0), TU_F32,
-                       rows + r * a->d, a->d, err);
+        code = tu_cast(a->dq.dtype, tui_q_row(&a->dq, &a->seq[t.b], t.i0 + r, t.h0),
+                       TU_F32, rows + r * a->d, a->d, err);
     return code;
 }
 
@@ -229,10 +236,11 @@ int tui_sink_gradient(const struct tu_attn *a, struct tu_err *err)
                 const struct tu_attn_seq *s = &a->seq[b];
                 uint64_t at = tui_lse_at(a, s, i, h);
                 double x = a->dlse ? (double)a->dlse[at] : 0;
-                code = tu_to_float(a->o.dtype, tui_q_row(&a->o, s, i, h), row, a->dv, err);
+                code =
+                    tu_to_float(a->o.dtype, tui_q_row(&a->o, s, i, h), row, a->dv, err);
                 if (!code)
-                    code = tu_to_float(a->dout.dtype, tui_q_row(&a->dout, s, i, h), row + a->dv,
-                                       a->dv, err);
+                    code = tu_to_float(a->dout.dtype, tui_q_row(&a->dout, s, i, h),
+                                       row + a->dv, a->dv, err);
                 for (uint64_t t = 0; t < a->dv; t++)
                     x -= (double)row[t] * (double)row[a->dv + t];
                 sum += exp((double)a->sinks[h] - lse_at(a, at)) * x;
@@ -243,7 +251,8 @@ int tui_sink_gradient(const struct tu_attn *a, struct tu_err *err)
     return code;
 }
 
-static int prepare(struct tui_back *p, uint64_t group, unsigned workers, struct tu_err *err)
+static int prepare(struct tui_back *p, uint64_t group, unsigned workers,
+                   struct tu_err *err)
 {
     p->packed = tu_alloc(group * p->q_tiles, p->tile_bytes, err);
     p->lse2 = tu_alloc(group * p->q_tiles, p->br * sizeof(float), err);
@@ -260,12 +269,14 @@ static int prepare(struct tui_back *p, uint64_t group, unsigned workers, struct 
     return 0;
 }
 
-int tu_attn_backward(const struct tu_attn *a, const struct tu_job *job, struct tu_err *err)
+int tu_attn_backward(const struct tu_attn *a, const struct tu_job *job,
+                     struct tu_err *err)
 {
     struct tui_back p = {0};
     unsigned workers = tu_pool_size(job ? job->pool : NULL);
     uint64_t all = a->batch * a->hkv;
-    if (a->q.dtype == TU_F64 || a->dbias || a->dslope || a->q_scale || a->k_scale || a->v_scale)
+    if (a->q.dtype == TU_F64 || a->dbias || a->dslope || a->q_scale || a->k_scale ||
+        a->v_scale)
         return tu_attn_backward_ref(a, job, err);
     plan_sizes(&p, a);
     uint64_t bytes = tu_max(1, p.q_tiles * (p.tile_bytes + p.splits * p.dm * p.br * 4));

@@ -5,8 +5,9 @@
 #include "attn/bwd.h"
 
 /* Keys and values of a tile as A operands, and the keys turned. */
-static int load_tile(struct tui_back *p, struct tui_back_work *w, const struct tui_block *t,
-                     uint64_t j0, uint64_t nj, struct tu_err *err)
+static int load_tile(struct tui_back *p, struct tui_back_work *w,
+                     const struct tui_block *t, uint64_t j0, uint64_t nj,
+                     struct tu_err *err)
 {
     const struct tu_attn *a = p->a;
     const struct tui_ops *ops = p->ops;
@@ -31,8 +32,8 @@ static int load_tile(struct tui_back *p, struct tui_back_work *w, const struct t
 }
 
 /* Keep factors of a tile: 0 or 1/(1-p), element (query r, key c) at keep[c · br + r]. */
-static void load_keep(const struct tui_back *p, struct tui_back_work *w, const struct tui_block *t,
-                      uint64_t j0, uint64_t nj)
+static void load_keep(const struct tui_back *p, struct tui_back_work *w,
+                      const struct tui_block *t, uint64_t j0, uint64_t nj)
 {
     float kept = (float)(1 / (1 - p->a->opt.dropout));
     for (uint64_t r = 0; r < t->ni; r++) {
@@ -43,30 +44,38 @@ static void load_keep(const struct tui_back *p, struct tui_back_work *w, const s
 }
 
 /* S', P', dP', dS' of one tile of queries. */
-static void gradient_tile(struct tui_back *p, struct tui_back_work *w, const struct tui_block *t,
-                          uint64_t at, uint64_t j0, uint64_t nj, bool edge)
+static void gradient_tile(struct tui_back *p, struct tui_back_work *w,
+                          const struct tui_block *t, uint64_t at, uint64_t j0,
+                          uint64_t nj, bool edge)
 {
     const struct tu_attn *a = p->a;
     const unsigned char *q = p->packed + at * p->tile_bytes;
     bool cap = a->opt.softcap > 0, drop = a->opt.dropout > 0;
     p->ops->gemm(w->s, p->br, w->ka, p->dk, q, nj, p->br, p->dk, false);
-    p->ops->gemm(w->dp, p->br, w->va, p->dvk, q + p->qt_bytes + p->qn_bytes, nj, p->br, p->dvk,
-                 false);
+    p->ops->gemm(w->dp, p->br, w->va, p->dvk, q + p->qt_bytes + p->qn_bytes, nj, p->br,
+                 p->dvk, false);
     if (p->logits)
         tui_logits(a, t, 0, t->ni, j0, nj, w->s, 1, p->br, cap ? w->chain : NULL);
     if (edge)
         tui_hide(a, t, 0, t->ni, j0, nj, w->s, 1, p->br);
     if (drop)
         load_keep(p, w, t, j0, nj);
-    struct tui_grad x = {w->s, w->dp, p->br, nj, p->br,
-                         (float)(p->logits ? LOG2E : LOG2E * a->scale), p->lse2 + at * p->br,
-                         p->delta + at * p->br, drop ? w->keep : NULL, cap ? w->chain : NULL};
+    struct tui_grad x = {w->s,
+                         w->dp,
+                         p->br,
+                         nj,
+                         p->br,
+                         (float)(p->logits ? LOG2E : LOG2E * a->scale),
+                         p->lse2 + at * p->br,
+                         p->delta + at * p->br,
+                         drop ? w->keep : NULL,
+                         cap ? w->chain : NULL};
     p->ops->grad(&x);
 }
 
 /* dV += P' dO, dK += dS' Q, dQ' += K' dS'. */
-static void products(struct tui_back *p, struct tui_back_work *w, uint64_t at, uint64_t nj,
-                     float *dq)
+static void products(struct tui_back *p, struct tui_back_work *w, uint64_t at,
+                     uint64_t nj, float *dq)
 {
     const struct tui_ops *ops = p->ops;
     const unsigned char *q = p->packed + at * p->tile_bytes;
@@ -81,11 +90,13 @@ static void products(struct tui_back *p, struct tui_back_work *w, uint64_t at, u
     ops->gemm(w->dv, p->dvn, pa, p->br, on, nj, p->dvn, p->br, true);
     ops->gemm(w->dk, p->dn, dsa, p->br, qn, nj, p->dn, p->br, true);
     ops->pack_b(w->dsb, w->dp, p->br, nj, p->br);
-    ops->gemm(dq, p->br, w->kta, p->bc, w->dsb, p->a->d, p->br, tui_pad(nj, ops->kpad), true);
+    ops->gemm(dq, p->br, w->kta, p->bc, w->dsb, p->a->d, p->br, tui_pad(nj, ops->kpad),
+              true);
 }
 
-static int store_tile(const struct tui_back *p, struct tui_back_work *w, const struct tui_block *t,
-                      uint64_t j0, uint64_t nj, struct tu_err *err)
+static int store_tile(const struct tui_back *p, struct tui_back_work *w,
+                      const struct tui_block *t, uint64_t j0, uint64_t nj,
+                      struct tu_err *err)
 {
     const struct tu_attn *a = p->a;
     const struct tu_attn_seq *s = &a->seq[t->b];
@@ -95,8 +106,8 @@ static int store_tile(const struct tui_back *p, struct tui_back_work *w, const s
         for (uint64_t x = 0; x < a->d; x++)
             row[x] *= (float)a->scale;
         if (a->dk.data)
-            code = tu_cast(a->dk.dtype, tui_k_row(a, &a->dk, s, j0 + j, t->hkv), TU_F32, row, a->d,
-                           err);
+            code = tu_cast(a->dk.dtype, tui_k_row(a, &a->dk, s, j0 + j, t->hkv), TU_F32,
+                           row, a->d, err);
         if (!code && a->dv_.data)
             code = tu_cast(a->dv_.dtype, tui_k_row(a, &a->dv_, s, j0 + j, t->hkv), TU_F32,
                            w->dv + j * p->dvn, a->dv, err);
@@ -104,8 +115,8 @@ static int store_tile(const struct tui_back *p, struct tui_back_work *w, const s
     return code;
 }
 
-int tui_back_keys(struct tui_back *p, struct tui_back_work *w, uint64_t pair, uint64_t tile,
-                  float *dq, struct tu_err *err)
+int tui_back_keys(struct tui_back *p, struct tui_back_work *w, uint64_t pair,
+                  uint64_t tile, float *dq, struct tu_err *err)
 {
     const struct tu_attn *a = p->a;
     struct tui_block t = tui_back_pair(p, pair);

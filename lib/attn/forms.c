@@ -29,7 +29,8 @@ static int rounded(struct row *r, float *x, uint64_t n, struct tu_err *err)
 
 static int key(struct row *r, const struct tu_rows *rows, uint64_t j, struct tu_err *err)
 {
-    return tu_to_float(rows->dtype, tui_k_row(r->a, rows, &r->a->seq[r->t.b], j, r->t.hkv), r->kv,
+    return tu_to_float(rows->dtype,
+                       tui_k_row(r->a, rows, &r->a->seq[r->t.b], j, r->t.hkv), r->kv,
                        rows->dim, err);
 }
 
@@ -55,8 +56,8 @@ static int logits(struct row *r, uint64_t j0, uint64_t n, float *x, struct tu_er
 static int value(struct row *r, uint64_t j, float p, struct tu_err *err)
 {
     const struct tu_attn *a = r->a;
-    if (a->opt.dropout > 0 && !tui_keep(a, r->t.b, r->t.h0, tui_at(a->q_at, r->t.i0),
-                                        tui_at(a->k_at, j)))
+    if (a->opt.dropout > 0 &&
+        !tui_keep(a, r->t.b, r->t.h0, tui_at(a->q_at, r->t.i0), tui_at(a->k_at, j)))
         return 0;
     int code = key(r, &a->v, j, err);
     for (uint64_t t = 0; !code && t < a->dv; t++)
@@ -147,8 +148,9 @@ static int finish(struct row *r, struct tu_err *err)
         r->l = r->l * join_ + exp(sink - m);
         r->m = m;
     }
-    double f = r->l == 0 ? 0 : join_ / r->l / (1 - a->opt.dropout) *
-                                   tui_factor(a->v_scale, a, r->t.b, r->t.hkv);
+    double f = r->l == 0 ? 0
+                         : join_ / r->l / (1 - a->opt.dropout) *
+                               tui_factor(a->v_scale, a, r->t.b, r->t.hkv);
     for (uint64_t t = 0; t < a->dv; t++)
         r->acc[t] *= (float)f;
     double lse = r->l == 0 ? -INFINITY : r->m + log(r->l);
@@ -157,7 +159,8 @@ static int finish(struct row *r, struct tu_err *err)
         ((double *)a->lse)[at] = lse;
     else if (a->lse)
         ((float *)a->lse)[at] = (float)lse;
-    return tu_cast(a->o.dtype, tui_q_row(&a->o, s, r->t.i0, r->t.h0), TU_F32, r->acc, a->dv, err);
+    return tu_cast(a->o.dtype, tui_q_row(&a->o, s, r->t.i0, r->t.h0), TU_F32, r->acc,
+                   a->dv, err);
 }
 
 struct form {
@@ -173,9 +176,10 @@ static int head_task(void *ctx, uint64_t task, unsigned worker, struct tu_err *e
     const struct form *f = ctx;
     const struct tu_attn *a = f->a;
     uint64_t h = task % a->hq, wide = tu_max(a->d, a->dv);
-    struct row r = {.a = a, .t = {.b = task / a->hq, .hkv = h / (a->hq / a->hkv), .h0 = h,
-                                  .nh = 1, .ni = 1},
-                    .round = f->low ? a->q.dtype : 0};
+    struct row r = {
+        .a = a,
+        .t = {.b = task / a->hq, .hkv = h / (a->hq / a->hkv), .h0 = h, .nh = 1, .ni = 1},
+        .round = f->low ? a->q.dtype : 0};
     struct tu_arena *arena = tu_arena_new(err);
     (void)worker;
     if (!arena)
@@ -201,8 +205,8 @@ static int head_task(void *ctx, uint64_t task, unsigned worker, struct tu_err *e
     return code;
 }
 
-static int form(const struct tu_attn *a, int (*row)(struct row *, struct tu_err *), uint64_t x,
-                bool low, const struct tu_job *job, struct tu_err *err)
+static int form(const struct tu_attn *a, int (*row)(struct row *, struct tu_err *),
+                uint64_t x, bool low, const struct tu_job *job, struct tu_err *err)
 {
     struct form f = {a, row, tu_max(1, x), low};
     return tu_pool_run(job ? job->pool : NULL, a->batch * a->hq, head_task, &f, err);

@@ -1,15 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* fwd.c: the forward pass: plan, pack keys and values once per KV head, run the units, merge.
+/* fwd.c: the forward pass: plan, pack keys and values once per KV head, run the units,
+ * merge.
  *
- * Units are chosen from the shape and options alone, so the bits do not depend on the number of
- * threads. Packed keys of as many KV heads as the job's memory allows live at once (one at
- * least), so memory is O(N). A head whose V holds NaN or Inf goes to the reference: 0·Inf of an
- * invisible key must not reach the sum. */
+ * Units are chosen from the shape and options alone, so the bits do not depend on the
+ * number of threads. Packed keys of as many KV heads as the job's memory allows live at
+ * once (one at least), so memory is O(N). A head whose V holds NaN or Inf goes to the
+ * reference: 0·Inf of an invisible key must not reach the sum. */
 #include <math.h>
 #include <string.h>
 #include "attn/fwd.h"
 
-enum { FEW_KEYS = 64, SPLIT_UNITS = 16, SPLIT_KEYS = 512, FIXED_KEYS = 4096, SPLITS_MAX = 64 };
+enum {
+    FEW_KEYS = 64,
+    SPLIT_UNITS = 16,
+    SPLIT_KEYS = 512,
+    FIXED_KEYS = 4096,
+    SPLITS_MAX = 64
+};
 
 static uint32_t compute_of(const struct tu_attn *a)
 {
@@ -34,9 +41,11 @@ static void plan_sizes(struct tui_plan *p, const struct tu_attn *a)
     if (p->few)
         p->ops = tui_ops_pick(TU_F32, tu_cpu_bits());
     p->logits = tui_has_logits(a);
-    p->br = p->few ? tu_max(1, rows)
-                   : tui_pad(a->opt.tile_q ? a->opt.tile_q : p->ops->tile_q, p->ops->mpad);
-    p->bc = p->few ? FEW_KEYS : tui_pad(a->opt.tile_k ? a->opt.tile_k : p->ops->tile_k, 32);
+    p->br = p->few
+                ? tu_max(1, rows)
+                : tui_pad(a->opt.tile_q ? a->opt.tile_q : p->ops->tile_q, p->ops->mpad);
+    p->bc =
+        p->few ? FEW_KEYS : tui_pad(a->opt.tile_k ? a->opt.tile_k : p->ops->tile_k, 32);
     p->dk = tui_pad(a->d, p->ops->kpad);
     p->dn = tui_pad(a->d, p->ops->npad);
     p->dvn = tui_pad(a->dv, p->ops->npad);
@@ -99,7 +108,8 @@ static int work_init(struct tui_work *w, const struct tui_plan *p, struct tu_err
 static struct tui_block pair_block(const struct tui_plan *p, uint64_t pair)
 {
     uint64_t x = p->pair0 + pair, g = p->a->hq / p->a->hkv;
-    return (struct tui_block){.b = x / p->a->hkv, .hkv = x % p->a->hkv, .h0 = x % p->a->hkv * g};
+    return (struct tui_block){
+        .b = x / p->a->hkv, .hkv = x % p->a->hkv, .h0 = x % p->a->hkv * g};
 }
 
 static int pack_task(void *ctx, uint64_t task, unsigned worker, struct tu_err *err)
@@ -163,15 +173,16 @@ static int merge_task(void *ctx, uint64_t task, unsigned worker, struct tu_err *
             ((double *)a->lse)[at] = (double)lse[0][r];
         else if (a->lse)
             ((float *)a->lse)[at] = lse[0][r];
-        int code = tu_cast(a->o.dtype, tui_q_row(&a->o, s, i, h), TU_F32, o[0] + r * a->dv, a->dv,
-                           err);
+        int code = tu_cast(a->o.dtype, tui_q_row(&a->o, s, i, h), TU_F32,
+                           o[0] + r * a->dv, a->dv, err);
         if (code)
             return code;
     }
     return 0;
 }
 
-/* All units of the pairs of the group; causal ones end with the longest, so go backwards. */
+/* All units of the pairs of the group; causal ones end with the longest, so go backwards.
+ */
 static void list_units(struct tui_plan *p)
 {
     const struct tu_attn *a = p->a;
@@ -180,12 +191,15 @@ static void list_units(struct tui_plan *p)
     for (uint64_t pair = 0; pair < p->pairs; pair++) {
         struct tui_block t = pair_block(p, pair);
         const struct tu_attn_seq *s = &a->seq[t.b];
-        uint64_t tiles = tu_ceil_div(s->sk, p->bc), step = nh == 1 ? p->br : tu_max(1, s->sq);
+        uint64_t tiles = tu_ceil_div(s->sk, p->bc),
+                 step = nh == 1 ? p->br : tu_max(1, s->sq);
         for (uint64_t h = 0; h < g; h += nh)
             for (uint64_t n = tu_ceil_div(s->sq, step); n-- > 0;)
                 for (uint64_t x = 0; x < p->splits; x++) {
                     struct tui_unit *u = &p->unit[p->units];
-                    *u = (struct tui_unit){.rows = t, .pair = pair, .part = p->units,
+                    *u = (struct tui_unit){.rows = t,
+                                           .pair = pair,
+                                           .part = p->units,
                                            .t0 = tiles * x / p->splits,
                                            .t1 = tiles * (x + 1) / p->splits};
                     u->rows.h0 = t.h0 + h;
@@ -220,13 +234,15 @@ static int run_group(struct tui_plan *p, const struct tu_job *job, struct tu_err
 }
 
 /* Pairs whose packed keys fit the budget together. */
-static uint64_t group_size(const struct tui_plan *p, uint64_t all, const struct tu_job *job)
+static uint64_t group_size(const struct tui_plan *p, uint64_t all,
+                           const struct tu_job *job)
 {
     uint64_t bytes = p->few ? 1 : tu_max(1, p->tiles_max * (p->k_bytes + p->v_bytes));
     return tu_max(1, tu_min(all, tu_job_memory(job) / bytes));
 }
 
-static int prepare(struct tui_plan *p, uint64_t group, unsigned workers, struct tu_err *err)
+static int prepare(struct tui_plan *p, uint64_t group, unsigned workers,
+                   struct tu_err *err)
 {
     const struct tu_attn *a = p->a;
     uint64_t per_pair = tu_ceil_div(a->sq_max, p->br) * (a->hq / a->hkv) + a->hq / a->hkv;

@@ -26,7 +26,8 @@ void tui_gated_steps(const struct tui_gated *x)
         step(x, x->state, t);
         for (uint64_t a = 0; a < x->d; a++)
             for (uint64_t b = 0; b < x->dv; b++)
-                x->o[t * x->dv + b] += x->scale * x->q[t * x->d + a] * x->state[a * x->dv + b];
+                x->o[t * x->dv + b] +=
+                    x->scale * x->q[t * x->d + a] * x->state[a * x->dv + b];
     }
 }
 
@@ -90,8 +91,9 @@ void tui_gated_chunks(const struct tui_gated *x)
         chunk(x, t0, x->n - t0 < x->block ? x->n - t0 : x->block, x->work);
 }
 
-/* Gradients of the decays from those of q and k: exp(G_t) stands with q_t, exp(-G_t) with k_t, so
- * dG_t = q_t dq_t - k_t dk_t, and the last state holds exp(G_n). g_t is in every later G. */
+/* Gradients of the decays from those of q and k: exp(G_t) stands with q_t, exp(-G_t) with
+ * k_t, so dG_t = q_t dq_t - k_t dk_t, and the last state holds exp(G_n). g_t is in every
+ * later G. */
 static void gates(const struct tui_gated *x, const double *last, const double *dlast)
 {
     for (uint64_t a = 0; a < x->d; a++) {
@@ -106,7 +108,8 @@ static void gates(const struct tui_gated *x, const double *last, const double *d
     }
 }
 
-/* dS_t = exp(g_{t+1}) dS_{t+1} + q_t do_t', dk_t = dS_t v_t, dv_t = dS_t' k_t, from the end. */
+/* dS_t = exp(g_{t+1}) dS_{t+1} + q_t do_t', dk_t = dS_t v_t, dv_t = dS_t' k_t, from the
+ * end. */
 static void back_step(const struct tui_gated *x, uint64_t t)
 {
     const double *q = x->q + t * x->d, *k = x->k + t * x->d, *v = x->v + t * x->dv;
@@ -134,7 +137,8 @@ void tui_gated_back(const struct tui_gated *x)
         step(x, x->state, t);
         for (uint64_t a = 0; a < x->d; a++)
             for (uint64_t b = 0; b < x->dv; b++)
-                x->dq[t * x->d + a] += x->scale * x->state[a * x->dv + b] * x->dout[t * x->dv + b];
+                x->dq[t * x->d + a] +=
+                    x->scale * x->state[a * x->dv + b] * x->dout[t * x->dv + b];
     }
     for (uint64_t t = x->n; t-- > 0;)
         back_step(x, t);

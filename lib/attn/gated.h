@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* gated.h: the recurrence behind linear attention, GLA and Mamba-2: a matrix state that decays.
+/* gated.h: the recurrence behind linear attention, GLA and Mamba-2: a matrix state that
+ * decays.
  *
- * S_t = diag(exp g_t) S_{t-1} + k_t v_t', o_t = scale · q_t S_t, for one head in float64. g is a
- * number per step or a vector of d per step. Source: Yang et al., "Gated Linear Attention", 2024;
- * Dao and Gu, "Transformers are SSMs", 2024. */
+ * S_t = diag(exp g_t) S_{t-1} + k_t v_t', o_t = scale · q_t S_t, for one head in float64.
+ * g is a number per step or a vector of d per step. Source: Yang et al., "Gated Linear
+ * Attention", 2024; Dao and Gu, "Transformers are SSMs", 2024. */
 #ifndef ATTN_GATED_H
 #define ATTN_GATED_H
 
@@ -12,20 +13,21 @@
 
 struct tui_gated {
     uint64_t n, d, dv;
-    uint64_t block;   /* steps of a chunk */
-    bool vector;      /* g is [n, d], else [n] */
+    uint64_t block; /* steps of a chunk */
+    bool vector;    /* g is [n, d], else [n] */
     double scale;
     const double *g, *q, *k, *v, *dout; /* rows [n, …] */
     double *o;                          /* zeroed by the caller, as the gradients */
     double *dq, *dk, *dv_, *dg;
-    double *state;    /* [d, dv]: before the first step in, after the last out */
-    double *dstate;   /* gradient of the last state in, of the first out; backward only */
-    double *work;     /* [d · dv + 2 · block · d] */
+    double *state;  /* [d, dv]: before the first step in, after the last out */
+    double *dstate; /* gradient of the last state in, of the first out; backward only */
+    double *work;   /* [d · dv + 2 · block · d] */
 };
 
 /* Step by step, as the formula stands. */
 void tui_gated_steps(const struct tui_gated *x);
-/* In chunks: a masked product within, the state between; decays only as exp of differences. */
+/* In chunks: a masked product within, the state between; decays only as exp of
+ * differences. */
 void tui_gated_chunks(const struct tui_gated *x);
 /* Gradients. state must hold the state before the first step. */
 void tui_gated_back(const struct tui_gated *x);

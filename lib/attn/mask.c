@@ -13,7 +13,8 @@ static int64_t greater(int64_t a, int64_t b)
     return a > b ? a : b;
 }
 
-struct tui_span tui_span(const struct tu_attn *a, const struct tu_attn_seq *s, int64_t pos)
+struct tui_span tui_span(const struct tu_attn *a, const struct tu_attn_seq *s,
+                         int64_t pos)
 {
     const struct tu_attn_opts *o = &a->opt;
     int64_t lo = 0, hi = INT64_MAX;
@@ -29,8 +30,8 @@ struct tui_span tui_span(const struct tu_attn *a, const struct tu_attn_seq *s, i
         hi = lesser(hi, first + c);
     }
     int64_t sinks = lesser((int64_t)o->sink_tokens, hi);
-    return (struct tui_span){greater(greater(sinks, (int64_t)s->prefix), 0), greater(lo, 0),
-                             greater(hi, 0)};
+    return (struct tui_span){greater(greater(sinks, (int64_t)s->prefix), 0),
+                             greater(lo, 0), greater(hi, 0)};
 }
 
 /* Block, dense and document masks of one element, by global indices. */
@@ -60,16 +61,21 @@ static bool has_extra(const struct tu_attn *a)
 }
 
 /* Do all blocks that the tile touches have the same bit? Then the bit; else -1. */
-static int block_bit(const struct tu_attn *a, const struct tui_block *t, uint64_t j0, uint64_t nj)
+static int block_bit(const struct tu_attn *a, const struct tui_block *t, uint64_t j0,
+                     uint64_t nj)
 {
-    uint64_t i0 = (uint64_t)tui_at(a->q_at, t->i0), i1 = (uint64_t)tui_at(a->q_at, t->i0 + t->ni - 1);
-    uint64_t k0 = (uint64_t)tui_at(a->k_at, j0), k1 = (uint64_t)tui_at(a->k_at, j0 + nj - 1);
+    uint64_t i0 = (uint64_t)tui_at(a->q_at, t->i0),
+             i1 = (uint64_t)tui_at(a->q_at, t->i0 + t->ni - 1);
+    uint64_t k0 = (uint64_t)tui_at(a->k_at, j0),
+             k1 = (uint64_t)tui_at(a->k_at, j0 + nj - 1);
     int bit = -1;
     for (uint64_t h = t->h0; h < t->h0 + t->nh; h++)
         for (uint64_t i = i0 / a->opt.mask_q; i <= i1 / a->opt.mask_q; i++)
             for (uint64_t j = k0 / a->opt.mask_k; j <= k1 / a->opt.mask_k; j++) {
-                int v = a->blocks[(int64_t)t->b * a->blocks_at[0] + (int64_t)h * a->blocks_at[1] +
-                                  (int64_t)i * a->blocks_at[2] + (int64_t)j * a->blocks_at[3]] != 0;
+                int v = a->blocks[(int64_t)t->b * a->blocks_at[0] +
+                                  (int64_t)h * a->blocks_at[1] +
+                                  (int64_t)i * a->blocks_at[2] +
+                                  (int64_t)j * a->blocks_at[3]] != 0;
                 if (bit >= 0 && v != bit)
                     return -1;
                 bit = v;
@@ -81,7 +87,8 @@ enum tui_tile tui_tile(const struct tu_attn *a, const struct tui_block *t, uint6
                        uint64_t nj)
 {
     const struct tu_attn_seq *s = &a->seq[t->b];
-    int64_t p0 = tui_at(a->q_at, t->i0) + s->off, p1 = tui_at(a->q_at, t->i0 + t->ni - 1) + s->off;
+    int64_t p0 = tui_at(a->q_at, t->i0) + s->off,
+            p1 = tui_at(a->q_at, t->i0 + t->ni - 1) + s->off;
     int64_t first = tui_at(a->k_at, j0), last = tui_at(a->k_at, j0 + nj - 1);
     struct tui_span x = tui_span(a, s, p0), y = tui_span(a, s, p1);
     if (!(first < y.head || (first < y.hi && last >= x.lo)))
@@ -102,8 +109,9 @@ bool tui_has_logits(const struct tu_attn *a)
     return a->opt.softcap > 0 || a->bias || a->slopes || !(a->scale > 0);
 }
 
-void tui_logits(const struct tu_attn *a, const struct tui_block *t, uint64_t r0, uint64_t r1,
-                uint64_t j0, uint64_t nj, float *x, size_t rs, size_t cs, float *chain)
+void tui_logits(const struct tu_attn *a, const struct tui_block *t, uint64_t r0,
+                uint64_t r1, uint64_t j0, uint64_t nj, float *x, size_t rs, size_t cs,
+                float *chain)
 {
     const struct tu_attn_seq *s = &a->seq[t->b];
     float scale = (float)tui_scale(a, t->b, t->hkv), cap = (float)a->opt.softcap;
@@ -112,7 +120,8 @@ void tui_logits(const struct tu_attn *a, const struct tui_block *t, uint64_t r0,
         int64_t i = tui_at(a->q_at, tui_row_query(t, r)), p = i + s->off;
         float slope = a->slopes ? a->slopes[t->b * a->slopes_batch + h] : 0;
         const float *bias = a->bias ? a->bias + (int64_t)t->b * a->bias_at[0] +
-                                          (int64_t)h * a->bias_at[1] + i * a->bias_at[2] : NULL;
+                                          (int64_t)h * a->bias_at[1] + i * a->bias_at[2]
+                                    : NULL;
         for (uint64_t c = 0; c < nj; c++) {
             int64_t j = tui_at(a->k_at, j0 + c);
             float v = x[at + c * cs] * scale, slow = 1;
@@ -145,8 +154,8 @@ static uint64_t local(int64_t bound, uint64_t j0, uint64_t nj)
     return c < 0 ? 0 : tu_min((uint64_t)c, nj);
 }
 
-void tui_hide(const struct tu_attn *a, const struct tui_block *t, uint64_t r0, uint64_t r1,
-              uint64_t j0, uint64_t nj, float *x, size_t rs, size_t cs)
+void tui_hide(const struct tu_attn *a, const struct tui_block *t, uint64_t r0,
+              uint64_t r1, uint64_t j0, uint64_t nj, float *x, size_t rs, size_t cs)
 {
     const struct tu_attn_seq *s = &a->seq[t->b];
     for (uint64_t r = r0; r < r1; r++) {
@@ -154,7 +163,8 @@ void tui_hide(const struct tu_attn *a, const struct tui_block *t, uint64_t r0, u
         struct tui_span v = tui_span(a, s, i + s->off);
         float *row = x + (r - r0) * rs;
         if (!a->k_at) {
-            uint64_t head = local(v.head, j0, nj), lo = local(v.lo, j0, nj), hi = local(v.hi, j0, nj);
+            uint64_t head = local(v.head, j0, nj), lo = local(v.lo, j0, nj),
+                     hi = local(v.hi, j0, nj);
             fill(row, cs, head, tu_max(lo, head));
             fill(row, cs, tu_max(hi, head), nj);
         }
@@ -175,7 +185,8 @@ uint64_t tui_visible(const struct tu_attn *a, uint64_t b, uint64_t h, uint64_t i
     int64_t q = tui_at(a->q_at, i), sk = (int64_t)s->sk;
     struct tui_span v = tui_span(a, s, q + s->off);
     if (!has_extra(a) && !a->k_at) {
-        int64_t head = lesser(v.head, sk), lo = greater(v.lo, head), hi = lesser(v.hi, sk);
+        int64_t head = lesser(v.head, sk), lo = greater(v.lo, head),
+                hi = lesser(v.hi, sk);
         return (uint64_t)(head + greater(hi - lo, 0));
     }
     uint64_t n = 0;
@@ -208,7 +219,8 @@ static void words(const struct tu_attn *a, uint64_t b, uint64_t h, int64_t i, in
                   uint32_t out[4])
 {
     uint32_t key[2] = {(uint32_t)a->opt.seed, (uint32_t)(a->opt.seed >> 32)};
-    uint32_t at[4] = {(uint32_t)(j >> 2), (uint32_t)i, (uint32_t)(b * a->h_all + a->h_first + h), 0};
+    uint32_t at[4] = {(uint32_t)(j >> 2), (uint32_t)i,
+                      (uint32_t)(b * a->h_all + a->h_first + h), 0};
     tu_rng_block(key, at, out);
 }
 
@@ -219,8 +231,8 @@ bool tui_keep(const struct tu_attn *a, uint64_t b, uint64_t h, int64_t i, int64_
     return w[j & 3] >= (uint64_t)(a->opt.dropout * 4294967296.0);
 }
 
-void tui_keep_row(const struct tu_attn *a, uint64_t b, uint64_t h, uint64_t i, uint64_t j0,
-                  uint64_t nj, unsigned char *keep)
+void tui_keep_row(const struct tu_attn *a, uint64_t b, uint64_t h, uint64_t i,
+                  uint64_t j0, uint64_t nj, unsigned char *keep)
 {
     int64_t q = tui_at(a->q_at, i), block = -1;
     uint64_t limit = (uint64_t)(a->opt.dropout * 4294967296.0);

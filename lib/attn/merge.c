@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* merge.c: the one way partial results become one: (O, LSE) with (O, LSE).
  *
- * O is normalised, LSE the natural logarithm of the sum behind it. Associative up to rounding, so
- * the order is fixed: a balanced tree over the parts. */
+ * O is normalised, LSE the natural logarithm of the sum behind it. Associative up to
+ * rounding, so the order is fixed: a balanced tree over the parts. */
 #include <math.h>
 #include "tensorutils/attn.h"
 
@@ -20,12 +20,14 @@ static void merge_row(float *oa, float *la, const float *ob, float lb, uint64_t 
     *la = m + logf(sum);
 }
 
-void tu_attn_merge(float *const *o, float *const *lse, size_t n, uint64_t rows, uint64_t dim)
+void tu_attn_merge(float *const *o, float *const *lse, size_t n, uint64_t rows,
+                   uint64_t dim)
 {
     for (size_t step = 1; step < n; step *= 2)
         for (size_t p = 0; p + step < n; p += 2 * step)
             for (uint64_t r = 0; r < rows; r++)
-                merge_row(o[p] + r * dim, lse[p] + r, o[p + step] + r * dim, lse[p + step][r], dim);
+                merge_row(o[p] + r * dim, lse[p] + r, o[p + step] + r * dim,
+                          lse[p + step][r], dim);
 }
 
 void tu_attn_sink(float *o, float *lse, uint64_t rows, uint64_t dim, float sink)

@@ -1,16 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* mix_linear.c: linear attention with a decay per head, and gated linear attention.
  *
- * "chunks" is the tiling of Lightning Attention-2 and GLA, "ref" goes step by step; both in
- * float64 over heads in parallel. Without causality o = q (K'V). Sequences carry their state in
- * and out, so pieces equal the whole. */
+ * "chunks" is the tiling of Lightning Attention-2 and GLA, "ref" goes step by step; both
+ * in float64 over heads in parallel. Without causality o = q (K'V). Sequences carry their
+ * state in and out, so pieces equal the whole. */
 #include <math.h>
 #include <string.h>
 #include "attn/gated.h"
 #include "attn/recur.h"
 
-static const char *const linear_in[] = {"q", "k", "v", "do?", "state_in?", "dstate?", NULL};
-static const char *const gla_in[] = {"q", "k", "v", "gate", "do?", "state_in?", "dstate?", NULL};
+static const char *const linear_in[] = {"q",         "k",       "v", "do?",
+                                        "state_in?", "dstate?", NULL};
+static const char *const gla_in[] = {"q",   "k",         "v",       "gate",
+                                     "do?", "state_in?", "dstate?", NULL};
 static const char *const algos[] = {"chunks", "ref", NULL};
 
 enum { BLOCK = 64 };
@@ -61,7 +63,8 @@ static int infer_gla(struct tu_mixer_args *m, struct tu_err *err)
     return infer_both(m, true, err);
 }
 
-/* Without causality every step sees the sum of all: decays are 1, the state is complete first. */
+/* Without causality every step sees the sum of all: decays are 1, the state is complete
+ * first. */
 static void both_ways(struct tui_gated *x, bool back)
 {
     double *sum = x->state;
@@ -70,7 +73,8 @@ static void both_ways(struct tui_gated *x, bool back)
             for (uint64_t b = 0; b < x->dv; b++) {
                 sum[a * x->dv + b] += x->k[t * x->d + a] * x->v[t * x->dv + b];
                 if (back)
-                    x->dstate[a * x->dv + b] += x->scale * x->q[t * x->d + a] * x->dout[t * x->dv + b];
+                    x->dstate[a * x->dv + b] +=
+                        x->scale * x->q[t * x->d + a] * x->dout[t * x->dv + b];
             }
     for (uint64_t t = 0; t < x->n; t++)
         for (uint64_t a = 0; a < x->d; a++)
@@ -88,18 +92,43 @@ static void both_ways(struct tui_gated *x, bool back)
 }
 
 /* Memory of a head: inputs, outputs, states. */
-static int head_init(struct tui_gated *x, const struct tui_recur *r, const struct tu_mixer_args *m,
-                     uint64_t head, struct tu_arena *a, struct tu_err *err)
+static int head_init(struct tui_gated *x, const struct tui_recur *r,
+                     const struct tu_mixer_args *m, uint64_t head, struct tu_arena *a,
+                     struct tu_err *err)
 {
     uint64_t n = r->n, d = r->d, dv = r->dv;
-    *x = (struct tui_gated){.n = n, .d = d, .dv = dv, .vector = in(m, "gate") != NULL,
+    *x = (struct tui_gated){.n = n,
+                            .d = d,
+                            .dv = dv,
+                            .vector = in(m, "gate") != NULL,
                             .block = m->opt->block ? m->opt->block : BLOCK,
                             .scale = isnan(m->opt->scale) ? 1 : m->opt->scale};
-    double **part[] = {(double **)&x->g, (double **)&x->q, (double **)&x->k, (double **)&x->v,
-                       (double **)&x->dout, &x->o, &x->dq, &x->dk, &x->dv_, &x->dg, &x->state,
-                       &x->dstate, &x->work};
-    uint64_t size[] = {n * d, n * d, n * d, n * dv, n * dv, n * dv, n * d, n * d, n * dv, n * d,
-                       d * dv, d * dv, d * dv + x->block * d};
+    double **part[] = {(double **)&x->g,
+                       (double **)&x->q,
+                       (double **)&x->k,
+                       (double **)&x->v,
+                       (double **)&x->dout,
+                       &x->o,
+                       &x->dq,
+                       &x->dk,
+                       &x->dv_,
+                       &x->dg,
+                       &x->state,
+                       &x->dstate,
+                       &x->work};
+    uint64_t size[] = {n * d,
+                       n * d,
+                       n * d,
+                       n * dv,
+                       n * dv,
+                       n * dv,
+                       n * d,
+                       n * d,
+                       n * dv,
+                       n * d,
+                       d * dv,
+                       d * dv,
+                       d * dv + x->block * d};
     for (unsigned i = 0; i < sizeof part / sizeof part[0]; i++)
         if (!(*part[i] = tu_arena_alloc(a, size[i], sizeof(double), err)))
             return TU_ENOMEM;
@@ -109,8 +138,8 @@ static int head_init(struct tui_gated *x, const struct tui_recur *r, const struc
     return 0;
 }
 
-static int back(struct tui_gated *x, const struct tu_mixer_args *m, uint64_t b, uint64_t h,
-                uint64_t task, struct tu_err *err)
+static int back(struct tui_gated *x, const struct tu_mixer_args *m, uint64_t b,
+                uint64_t h, uint64_t task, struct tu_err *err)
 {
     uint64_t s = x->d * x->dv;
     int code;
@@ -171,8 +200,9 @@ static int run(const struct tu_mixer_args *m, struct tu_err *err)
 {
     struct tui_recur r;
     int code = tui_recur_init(&r, m, err);
-    return code ? code : tu_pool_run(m->job ? m->job->pool : NULL, r.batch * r.heads, head_task,
-                                     (void *)m, err);
+    return code ? code
+                : tu_pool_run(m->job ? m->job->pool : NULL, r.batch * r.heads, head_task,
+                              (void *)m, err);
 }
 
 static double flops(const struct tu_mixer_args *m)

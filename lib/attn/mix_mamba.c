@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* mix_mamba.c: Mamba-1's selective scan: a decay per channel and state.
  *
- * u and dt [batch, L, C], A [C, N], B and C [batch, L, N], D [C] and z [batch, L, C] optional:
- * h = exp(dt A) h + dt B u, y = C h + D u, then times silu(z). States are [batch, C, N]. Channels
- * are independent and run in parallel. Source: Gu and Dao, "Mamba", 2023. */
+ * u and dt [batch, L, C], A [C, N], B and C [batch, L, N], D [C] and z [batch, L, C]
+ * optional: h = exp(dt A) h + dt B u, y = C h + D u, then times silu(z). States are
+ * [batch, C, N]. Channels are independent and run in parallel. Source: Gu and Dao,
+ * "Mamba", 2023. */
 #include <math.h>
 #include <string.h>
 #include "attn/recur.h"
 
-static const char *const names[] = {"u", "dt", "A", "B", "C", "D?", "z?", "do?", "state_in?",
-                                    "dstate?", NULL};
+static const char *const names[] = {"u",  "dt",  "A",         "B",       "C", "D?",
+                                    "z?", "do?", "state_in?", "dstate?", NULL};
 static const char *const algos[] = {"scan", "ref", NULL};
 
 enum { U, DT, A, B, C, D, Z, DO, STATE, DSTATE, OPERANDS };
@@ -21,23 +22,27 @@ struct mamba {
 
 static int bind(struct mamba *x, const struct tu_mixer_args *m, struct tu_err *err)
 {
-    static const char *const name[] = {"u", "dt", "A", "B", "C", "D", "z", "do", "state_in",
-                                       "dstate"};
+    static const char *const name[] = {"u", "dt", "A",  "B",        "C",
+                                       "D", "z",  "do", "state_in", "dstate"};
     for (unsigned i = 0; i < OPERANDS; i++)
         x->in[i] = tu_operand_find(m->in, m->n_in, name[i]);
     if (!x->in[U] || !x->in[A])
         return tui_missing(x->in[U] ? "A" : "u", err);
     if (x->in[U]->rank != 3 || x->in[A]->rank != 2)
-        return tu_fail(err, TU_ESIZE, "'u' must be [batch, steps, channels], 'A' [channels, state]");
+        return tu_fail(err, TU_ESIZE,
+                       "'u' must be [batch, steps, channels], 'A' [channels, state]");
     x->batch = x->in[U]->dim[0];
     x->n = x->in[U]->dim[1];
     x->c = x->in[U]->dim[2];
     x->s = x->in[A]->dim[1];
-    uint64_t bc[3] = {x->batch, x->n, x->s}, st[3] = {x->batch, x->c, x->s}, a[2] = {x->c, x->s};
+    uint64_t bc[3] = {x->batch, x->n, x->s}, st[3] = {x->batch, x->c, x->s},
+             a[2] = {x->c, x->s};
     const uint64_t *u = x->in[U]->dim, *dim[] = {u, u, a, bc, bc, &x->c, u, u, st, st};
     static const unsigned rank[] = {3, 3, 2, 3, 3, 1, 3, 3, 3, 3};
     for (unsigned i = 0; i < OPERANDS; i++) {
-        int code = x->in[i] || i < D ? tui_recur_shape(x->in[i], name[i], rank[i], dim[i], err) : 0;
+        int code = x->in[i] || i < D
+                       ? tui_recur_shape(x->in[i], name[i], rank[i], dim[i], err)
+                       : 0;
         if (code)
             return code;
     }
@@ -68,7 +73,8 @@ static int infer(struct tu_mixer_args *m, struct tu_err *err)
     return 0;
 }
 
-/* One channel: [n] of u, dt, z, do; [n, s] of B, C and of every state; the gradients beside. */
+/* One channel: [n] of u, dt, z, do; [n, s] of B, C and of every state; the gradients
+ * beside. */
 struct channel {
     double *u, *dt, *z, *g, *b, *c, *a, *h, *y, *dh, *db, *dc, *da, d;
     struct tu_arena *arena;
@@ -90,15 +96,17 @@ static int load(struct channel *w, const struct mamba *x, uint64_t b, uint64_t c
     *w = (struct channel){.arena = tu_arena_new(err)};
     if (!w->arena)
         return TU_ENOMEM;
-    double **part[] = {&w->u, &w->dt, &w->z, &w->g, &w->b, &w->c, &w->a, &w->h, &w->y, &w->dh,
-                       &w->db, &w->dc, &w->da};
+    double **part[] = {&w->u, &w->dt, &w->z,  &w->g,  &w->b,  &w->c, &w->a,
+                       &w->h, &w->y,  &w->dh, &w->db, &w->dc, &w->da};
     uint64_t size[] = {n, n, n, n, n * s, n * s, s, (n + 1) * s, n, s, n * s, n * s, s};
     for (unsigned i = 0; i < sizeof part / sizeof part[0]; i++)
         if (!(*part[i] = tu_arena_alloc(w->arena, size[i], sizeof(double), err)))
             return TU_ENOMEM;
     int code;
-    if ((code = column(x->in[U], b, c, w->u, err)) || (code = column(x->in[DT], b, c, w->dt, err)) ||
-        (code = column(x->in[Z], b, c, w->z, err)) || (code = column(x->in[DO], b, c, w->g, err)) ||
+    if ((code = column(x->in[U], b, c, w->u, err)) ||
+        (code = column(x->in[DT], b, c, w->dt, err)) ||
+        (code = column(x->in[Z], b, c, w->z, err)) ||
+        (code = column(x->in[DO], b, c, w->g, err)) ||
         (code = tui_recur_state(x->in[B], b, w->b, n * s, err)) ||
         (code = tui_recur_state(x->in[C], b, w->c, n * s, err)) ||
         (code = tui_recur_state(x->in[A], c, w->a, s, err)) ||
@@ -120,7 +128,8 @@ static void scan(struct channel *w, const struct mamba *x)
         double y = w->d * w->u[t];
         for (uint64_t i = 0; i < x->s; i++) {
             double *h = w->h + t * x->s + i;
-            h[x->s] = exp(w->dt[t] * w->a[i]) * *h + w->dt[t] * w->b[t * x->s + i] * w->u[t];
+            h[x->s] =
+                exp(w->dt[t] * w->a[i]) * *h + w->dt[t] * w->b[t * x->s + i] * w->u[t];
             y += w->c[t * x->s + i] * h[x->s];
         }
         w->y[t] = y;
@@ -133,11 +142,13 @@ static float *out(const struct tu_mixer_args *m, const char *name)
     return o ? o->data : NULL;
 }
 
-/* From the last step to the first; dh is the gradient of the state after the step at hand. */
-static void backward(struct channel *w, const struct mamba *x, const struct tu_mixer_args *m,
-                     uint64_t b, uint64_t c)
+/* From the last step to the first; dh is the gradient of the state after the step at
+ * hand. */
+static void backward(struct channel *w, const struct mamba *x,
+                     const struct tu_mixer_args *m, uint64_t b, uint64_t c)
 {
-    float *du = out(m, "du"), *ddt = out(m, "ddt"), *dz = out(m, "dz"), *dd = out(m, "dD");
+    float *du = out(m, "du"), *ddt = out(m, "ddt"), *dz = out(m, "dz"),
+          *dd = out(m, "dD");
     for (uint64_t t = x->n; t-- > 0;) {
         uint64_t at = (b * x->n + t) * x->c + c;
         double g = w->g[t], u = w->u[t], dt = w->dt[t], sum_u = 0, sum_dt = 0;
@@ -164,8 +175,9 @@ static void backward(struct channel *w, const struct mamba *x, const struct tu_m
     }
 }
 
-static int finish_back(struct channel *w, const struct mamba *x, const struct tu_mixer_args *m,
-                       uint64_t b, uint64_t c, struct tu_err *err)
+static int finish_back(struct channel *w, const struct mamba *x,
+                       const struct tu_mixer_args *m, uint64_t b, uint64_t c,
+                       struct tu_err *err)
 {
     float *da = out(m, "dA"), *db = out(m, "dB"), *dc = out(m, "dC");
     for (uint64_t i = 0; i < x->s; i++)
@@ -174,8 +186,8 @@ static int finish_back(struct channel *w, const struct mamba *x, const struct tu
         db[b * x->n * x->s + i] += (float)w->db[i];
         dc[b * x->n * x->s + i] += (float)w->dc[i];
     }
-    return tui_recur_put(tu_operand_find(m->out, m->n_out, "dstate_in"), b * x->c + c, w->dh, x->s,
-                         err);
+    return tui_recur_put(tu_operand_find(m->out, m->n_out, "dstate_in"), b * x->c + c,
+                         w->dh, x->s, err);
 }
 
 static int task(void *ctx, uint64_t n, unsigned worker, struct tu_err *err)

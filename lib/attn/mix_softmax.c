@@ -5,12 +5,35 @@
 #include "attn/mix.h"
 
 static const char *const names[] = {
-    "q", "k", "v?", "o?", "lse?", "do?", "dlse?", "mask?", "bias?", "block_mask?", "alibi_slopes?",
-    "sinks?", "cu_seqlens_q?", "cu_seqlens_k?", "seqlens_k?", "leftpad?", "block_table?",
-    "kv_indptr?", "kv_indices?", "kv_last_page_len?", "doc_ids?", "prefix?", "q.scale?",
-    "k.scale?", "v.scale?", NULL,
+    "q",
+    "k",
+    "v?",
+    "o?",
+    "lse?",
+    "do?",
+    "dlse?",
+    "mask?",
+    "bias?",
+    "block_mask?",
+    "alibi_slopes?",
+    "sinks?",
+    "cu_seqlens_q?",
+    "cu_seqlens_k?",
+    "seqlens_k?",
+    "leftpad?",
+    "block_table?",
+    "kv_indptr?",
+    "kv_indices?",
+    "kv_last_page_len?",
+    "doc_ids?",
+    "prefix?",
+    "q.scale?",
+    "k.scale?",
+    "v.scale?",
+    NULL,
 };
-static const char *const algos[] = {"tiles", "online", "naive2", "naive3", "low", "ref", NULL};
+static const char *const algos[] = {"tiles", "online", "naive2", "naive3",
+                                    "low",   "ref",    NULL};
 
 static struct tu_operand *add(struct tu_mixer_args *a, const char *name, uint32_t dtype,
                               unsigned rank, const uint64_t *dim)
@@ -31,7 +54,8 @@ static void infer_forward(struct tu_mixer_args *m, const struct tu_attn *a)
     add(m, "lse", TU_F32, q->rank - 1, lse);
 }
 
-static int infer_backward(struct tu_mixer_args *m, const struct tu_attn *a, struct tu_err *err)
+static int infer_backward(struct tu_mixer_args *m, const struct tu_attn *a,
+                          struct tu_err *err)
 {
     const struct tu_operand *q = tu_operand_find(m->in, m->n_in, "q"),
                             *k = tu_operand_find(m->in, m->n_in, "k"), *x;
@@ -65,8 +89,8 @@ static int infer(struct tu_mixer_args *m, struct tu_err *err)
     return code;
 }
 
-static int point(struct tu_rows *r, const struct tu_mixer_args *m, const char *name, int layout,
-                 struct tu_err *err)
+static int point(struct tu_rows *r, const struct tu_mixer_args *m, const char *name,
+                 int layout, struct tu_err *err)
 {
     const struct tu_operand *o = tu_operand_find(m->out, m->n_out, name);
     uint64_t dim[4];
@@ -87,7 +111,8 @@ int tui_aim(struct tu_attn *a, const struct tu_mixer_args *m, struct tu_err *err
 {
     int layout = m->opt->layout, k_layout = a->page ? TU_ATTN_BSHD : layout, code;
     const struct tu_operand *lse = tu_operand_find(m->out, m->n_out, "lse");
-    if ((code = point(&a->o, m, "o", layout, err)) || (code = point(&a->dq, m, "dq", layout, err)) ||
+    if ((code = point(&a->o, m, "o", layout, err)) ||
+        (code = point(&a->dq, m, "dq", layout, err)) ||
         (code = point(&a->dk, m, "dk", k_layout, err)) ||
         (code = point(&a->dv_, m, "dv", k_layout, err)))
         return code;

@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* mix_ssd.c: Mamba-2's state space duality: a decay exp(dt A) per step and head.
  *
- * x [batch, L, H, P], dt [batch, L, H], A [H], B and C [batch, L, G, N] shared by H/G heads, D [H]
- * optional: h = exp(dt A) h + dt x B', y = h C + D x. It is the gated recurrence with q = C, k = B,
- * v = dt x, a number for a gate; states are [batch, H, P, N]. Source: Dao and Gu, "Transformers are
- * SSMs", 2024. */
+ * x [batch, L, H, P], dt [batch, L, H], A [H], B and C [batch, L, G, N] shared by H/G
+ * heads, D [H] optional: h = exp(dt A) h + dt x B', y = h C + D x. It is the gated
+ * recurrence with q = C, k = B, v = dt x, a number for a gate; states are [batch, H, P,
+ * N]. Source: Dao and Gu, "Transformers are SSMs", 2024. */
 #include <math.h>
 #include <string.h>
 #include "attn/gated.h"
 #include "attn/recur.h"
 
-static const char *const names[] = {"x", "dt", "A", "B", "C", "D?", "do?", "state_in?", "dstate?",
-                                    NULL};
+static const char *const names[] = {"x",  "dt",  "A",         "B",       "C",
+                                    "D?", "do?", "state_in?", "dstate?", NULL};
 static const char *const algos[] = {"chunks", "ref", NULL};
 
 enum { BLOCK = 64 };
@@ -23,9 +23,10 @@ struct ssd {
 
 static int bind(struct ssd *z, const struct tu_mixer_args *m, struct tu_err *err)
 {
-    const struct tu_operand **to[] = {&z->x, &z->dt, &z->a, &z->b, &z->c, &z->d, &z->dout,
-                                      &z->state, &z->dstate};
-    static const char *const name[] = {"x", "dt", "A", "B", "C", "D", "do", "state_in", "dstate"};
+    const struct tu_operand **to[] = {&z->x, &z->dt,   &z->a,     &z->b,     &z->c,
+                                      &z->d, &z->dout, &z->state, &z->dstate};
+    static const char *const name[] = {"x", "dt", "A",        "B",     "C",
+                                       "D", "do", "state_in", "dstate"};
     int code;
     for (unsigned i = 0; i < 9; i++)
         *to[i] = tu_operand_find(m->in, m->n_in, name[i]);
@@ -40,7 +41,8 @@ static int bind(struct ssd *z, const struct tu_mixer_args *m, struct tu_err *err
     z->g = z->b->dim[2];
     z->s = z->b->dim[3];
     if (!z->g || z->h % z->g)
-        return tu_fail(err, TU_ESIZE, "'x' has %llu heads, no multiple of the %llu of 'B'",
+        return tu_fail(err, TU_ESIZE,
+                       "'x' has %llu heads, no multiple of the %llu of 'B'",
                        (unsigned long long)z->h, (unsigned long long)z->g);
     uint64_t bc[4] = {z->batch, z->n, z->g, z->s}, st[4] = {z->batch, z->h, z->p, z->s};
     if ((code = tui_recur_shape(z->x, "x", 4, z->x->dim, err)) ||
@@ -90,8 +92,8 @@ struct head {
     struct tu_arena *arena;
 };
 
-static int load(struct head *w, const struct ssd *z, const struct tu_mixer_args *m, uint64_t b,
-                uint64_t h, struct tu_err *err)
+static int load(struct head *w, const struct ssd *z, const struct tu_mixer_args *m,
+                uint64_t b, uint64_t h, struct tu_err *err)
 {
     uint64_t n = z->n, d = z->s, dv = z->p, block = m->opt->block ? m->opt->block : BLOCK;
     *w = (struct head){.r = {.n = n, .d = d, .dv = dv, .block = block, .scale = 1},
@@ -99,11 +101,38 @@ static int load(struct head *w, const struct ssd *z, const struct tu_mixer_args 
     if (!w->arena)
         return TU_ENOMEM;
     struct tui_gated *r = &w->r;
-    double **part[] = {(double **)&r->g, (double **)&r->q, (double **)&r->k, (double **)&r->v,
-                       (double **)&r->dout, &r->o, &r->dq, &r->dk, &r->dv_, &r->dg, &r->state,
-                       &r->dstate, &r->work, &w->x, &w->dt, &w->turn};
-    uint64_t size[] = {n, n * d, n * d, n * dv, n * dv, n * dv, n * d, n * d, n * dv, n, d * dv,
-                       d * dv, d * dv + block * d, n * dv, n * z->h, d * dv};
+    double **part[] = {(double **)&r->g,
+                       (double **)&r->q,
+                       (double **)&r->k,
+                       (double **)&r->v,
+                       (double **)&r->dout,
+                       &r->o,
+                       &r->dq,
+                       &r->dk,
+                       &r->dv_,
+                       &r->dg,
+                       &r->state,
+                       &r->dstate,
+                       &r->work,
+                       &w->x,
+                       &w->dt,
+                       &w->turn};
+    uint64_t size[] = {n,
+                       n * d,
+                       n * d,
+                       n * dv,
+                       n * dv,
+                       n * dv,
+                       n * d,
+                       n * d,
+                       n * dv,
+                       n,
+                       d * dv,
+                       d * dv,
+                       d * dv + block * d,
+                       n * dv,
+                       n * z->h,
+                       d * dv};
     for (unsigned i = 0; i < sizeof part / sizeof part[0]; i++)
         if (!(*part[i] = tu_arena_alloc(w->arena, size[i], sizeof(double), err)))
             return TU_ENOMEM;
@@ -135,8 +164,8 @@ static int take_state(struct head *w, const struct tu_operand *o, uint64_t at, d
     return code;
 }
 
-static int give_state(struct head *w, const struct tu_operand *o, uint64_t at, const double *from,
-                      struct tu_err *err)
+static int give_state(struct head *w, const struct tu_operand *o, uint64_t at,
+                      const double *from, struct tu_err *err)
 {
     uint64_t d = w->r.d, dv = w->r.dv;
     for (uint64_t i = 0; i < d * dv; i++)
@@ -144,8 +173,8 @@ static int give_state(struct head *w, const struct tu_operand *o, uint64_t at, c
     return tui_recur_put(o, at, w->turn, d * dv, err);
 }
 
-static int forward(struct head *w, const struct ssd *z, const struct tu_mixer_args *m, uint64_t b,
-                   uint64_t h, struct tu_err *err)
+static int forward(struct head *w, const struct ssd *z, const struct tu_mixer_args *m,
+                   uint64_t b, uint64_t h, struct tu_err *err)
 {
     int code = take_state(w, z->state, b * z->h + h, w->r.state, err);
     if (code)
@@ -154,8 +183,9 @@ static int forward(struct head *w, const struct ssd *z, const struct tu_mixer_ar
     for (uint64_t i = 0; i < z->n * z->p; i++)
         w->r.o[i] += w->d * w->x[i];
     code = tui_recur_store(tu_operand_find(m->out, m->n_out, "y"), b, h, w->r.o, err);
-    return code ? code : give_state(w, tu_operand_find(m->out, m->n_out, "state_out"),
-                                    b * z->h + h, w->r.state, err);
+    return code ? code
+                : give_state(w, tu_operand_find(m->out, m->n_out, "state_out"),
+                             b * z->h + h, w->r.state, err);
 }
 
 static float *grad(const struct tu_mixer_args *m, const char *name)
@@ -164,16 +194,18 @@ static float *grad(const struct tu_mixer_args *m, const char *name)
     return o ? o->data : NULL;
 }
 
-static void add(const struct tu_operand *o, float *to, uint64_t b, uint64_t g, const double *v)
+static void add(const struct tu_operand *o, float *to, uint64_t b, uint64_t g,
+                const double *v)
 {
     for (uint64_t t = 0; t < o->dim[1]; t++)
         for (uint64_t i = 0; i < o->dim[3]; i++)
-            to[((b * o->dim[1] + t) * o->dim[2] + g) * o->dim[3] + i] += (float)v[t * o->dim[3] + i];
+            to[((b * o->dim[1] + t) * o->dim[2] + g) * o->dim[3] + i] +=
+                (float)v[t * o->dim[3] + i];
 }
 
 /* From the gradients of q, k, v and the gates to those of what they were made of. */
-static int backward(struct head *w, const struct ssd *z, const struct tu_mixer_args *m, uint64_t b,
-                    uint64_t h, struct tu_err *err)
+static int backward(struct head *w, const struct ssd *z, const struct tu_mixer_args *m,
+                    uint64_t b, uint64_t h, struct tu_err *err)
 {
     struct tui_gated *r = &w->r;
     uint64_t at = b * z->h + h, group = h / (z->h / z->g);
@@ -202,8 +234,9 @@ static int backward(struct head *w, const struct ssd *z, const struct tu_mixer_a
     add(z->b, grad(m, "dB"), b, group, r->dk);
     add(z->c, grad(m, "dC"), b, group, r->dq);
     code = tui_recur_store(tu_operand_find(m->out, m->n_out, "dx"), b, h, r->o, err);
-    return code ? code : give_state(w, tu_operand_find(m->out, m->n_out, "dstate_in"), at,
-                                    r->dstate, err);
+    return code ? code
+                : give_state(w, tu_operand_find(m->out, m->n_out, "dstate_in"), at,
+                             r->dstate, err);
 }
 
 static int task(void *ctx, uint64_t n, unsigned worker, struct tu_err *err)

@@ -4,8 +4,7 @@
 #include "attn/mix.h"
 
 const struct tu_mixer *const tu_mixers[] = {
-    &tui_mix_softmax, &tui_mix_linear, &tui_mix_gla, &tui_mix_ssd, &tui_mix_mamba,
-    NULL,
+    &tui_mix_softmax, &tui_mix_linear, &tui_mix_gla, &tui_mix_ssd, &tui_mix_mamba, NULL,
 };
 
 const struct tu_mixer *tu_mixer_find(const char *name)

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* operands.c: what stands beside q, k and v: pages, lengths, masks, biases, slopes, sinks. */
+/* operands.c: what stands beside q, k and v: pages, lengths, masks, biases, slopes,
+ * sinks. */
 #include <inttypes.h>
 #include <string.h>
 #include "attn/problem.h"
 
 /* int32 copies, since tables may come as int64. */
-static int table(struct tu_attn *a, const struct tu_operand *op, unsigned rank, int32_t **out,
-                 struct tu_err *err)
+static int table(struct tu_attn *a, const struct tu_operand *op, unsigned rank,
+                 int32_t **out, struct tu_err *err)
 {
     int64_t *wide;
     int code = tui_integers(a, op, rank, &wide, err);
@@ -16,20 +17,22 @@ static int table(struct tu_attn *a, const struct tu_operand *op, unsigned rank, 
     *out = tu_arena_alloc(a->arena, n, sizeof **out, err);
     if (!*out)
         return TU_ENOMEM;
-    for (uint64_t i = 0; i < n; i++) /* what does not fit is no page; -1 is caught when used */
+    for (uint64_t i = 0; i < n;
+         i++) /* what does not fit is no page; -1 is caught when used */
         (*out)[i] = wide[i] < 0 || wide[i] > INT32_MAX ? -1 : (int32_t)wide[i];
     return 0;
 }
 
-static int check_pages(const struct tu_attn *a, const char *name, uint64_t b, uint64_t pages,
-                       struct tu_err *err)
+static int check_pages(const struct tu_attn *a, const char *name, uint64_t b,
+                       uint64_t pages, struct tu_err *err)
 {
     const struct tu_attn_seq *s = &a->seq[b];
     for (uint64_t c = 0; c < tu_ceil_div(s->sk, a->page); c++)
         if (s->page[c] < 0 || (uint64_t)s->page[c] >= pages)
             return tu_fail(err, TU_ESIZE,
-                           "'%s': sequence %" PRIu64 ", column %" PRIu64 ": page %d, the pool has %"
-                           PRIu64, name, b, c, s->page[c], pages);
+                           "'%s': sequence %" PRIu64 ", column %" PRIu64
+                           ": page %d, the pool has %" PRIu64,
+                           name, b, c, s->page[c], pages);
     return 0;
 }
 
@@ -46,14 +49,15 @@ static int bind_table(struct tu_attn *a, const struct tu_bind *in, uint64_t page
         return code;
     if (t->dim[0] != a->batch || l->dim[0] != a->batch)
         return tu_fail(err, TU_ESIZE,
-                       "'q' has %" PRIu64 " sequences, 'block_table' %" PRIu64 ", 'seqlens_k' %"
-                       PRIu64, a->batch, t->dim[0], l->dim[0]);
+                       "'q' has %" PRIu64 " sequences, 'block_table' %" PRIu64
+                       ", 'seqlens_k' %" PRIu64,
+                       a->batch, t->dim[0], l->dim[0]);
     for (uint64_t b = 0; b < a->batch; b++) {
         if (len[b] < 0 || tu_ceil_div((uint64_t)len[b], a->page) > t->dim[1])
             return tu_fail(err, TU_ESIZE,
                            "'seqlens_k': sequence %" PRIu64 " has length %" PRId64
-                           ", its row of 'block_table' holds %" PRIu64, b, len[b],
-                           t->dim[1] * a->page);
+                           ", its row of 'block_table' holds %" PRIu64,
+                           b, len[b], t->dim[1] * a->page);
         a->seq[b].page = page + b * t->dim[1];
         a->seq[b].sk = (uint64_t)len[b];
         if ((code = check_pages(a, "block_table", b, pages, err)))
@@ -62,7 +66,8 @@ static int bind_table(struct tu_attn *a, const struct tu_bind *in, uint64_t page
     return 0;
 }
 
-/* FlashInfer's lists: indices of all sequences in a row, and the fill of each last page. */
+/* FlashInfer's lists: indices of all sequences in a row, and the fill of each last page.
+ */
 static int bind_lists(struct tu_attn *a, const struct tu_bind *in, uint64_t pages,
                       struct tu_err *err)
 {
@@ -73,20 +78,24 @@ static int bind_lists(struct tu_attn *a, const struct tu_bind *in, uint64_t page
     int code;
     if (!x || !l)
         return tui_missing(x ? "kv_last_page_len" : "kv_indices", err);
-    if ((code = tui_integers(a, p, 1, &ptr, err)) || (code = table(a, x, 1, &page, err)) ||
-        (code = tui_integers(a, l, 1, &last, err)))
+    if ((code = tui_integers(a, p, 1, &ptr, err)) ||
+        (code = table(a, x, 1, &page, err)) || (code = tui_integers(a, l, 1, &last, err)))
         return code;
     if (p->dim[0] != a->batch + 1 || l->dim[0] != a->batch)
-        return tu_fail(err, TU_ESIZE, "'q' has %" PRIu64 " sequences, 'kv_indptr' %" PRIu64
-                       " entries, 'kv_last_page_len' %" PRIu64, a->batch, p->dim[0], l->dim[0]);
+        return tu_fail(err, TU_ESIZE,
+                       "'q' has %" PRIu64 " sequences, 'kv_indptr' %" PRIu64
+                       " entries, 'kv_last_page_len' %" PRIu64,
+                       a->batch, p->dim[0], l->dim[0]);
     for (uint64_t b = 0; b < a->batch; b++) {
         if (ptr[b] < 0 || ptr[b + 1] < ptr[b] || (uint64_t)ptr[b + 1] > x->dim[0])
-            return tu_fail(err, TU_ESIZE, "'kv_indptr': entry %" PRIu64 " is %" PRId64, b + 1,
-                           ptr[b + 1]);
+            return tu_fail(err, TU_ESIZE, "'kv_indptr': entry %" PRIu64 " is %" PRId64,
+                           b + 1, ptr[b + 1]);
         uint64_t n = (uint64_t)(ptr[b + 1] - ptr[b]);
         if (n && (last[b] < 1 || (uint64_t)last[b] > a->page))
-            return tu_fail(err, TU_ESIZE, "'kv_last_page_len': sequence %" PRIu64 " has %" PRId64
-                           ", pages hold %" PRIu64, b, last[b], a->page);
+            return tu_fail(err, TU_ESIZE,
+                           "'kv_last_page_len': sequence %" PRIu64 " has %" PRId64
+                           ", pages hold %" PRIu64,
+                           b, last[b], a->page);
         a->seq[b].page = page + ptr[b];
         a->seq[b].sk = n ? a->page * (n - 1) + (uint64_t)last[b] : 0;
         if ((code = check_pages(a, "kv_indices", b, pages, err)))
@@ -121,8 +130,9 @@ static int per_sequence(struct tu_attn *a, const struct tu_bind *in, const char 
         return 0;
     int code = tui_integers(a, op, 1, out, err);
     if (!code && op->dim[0] != a->batch)
-        code = tu_fail(err, TU_ESIZE, "'%s' has %" PRIu64 " entries, 'q' %" PRIu64 " sequences",
-                       name, op->dim[0], a->batch);
+        code = tu_fail(err, TU_ESIZE,
+                       "'%s' has %" PRIu64 " entries, 'q' %" PRIu64 " sequences", name,
+                       op->dim[0], a->batch);
     return code;
 }
 
@@ -138,14 +148,18 @@ int tui_bind_lengths(struct tu_attn *a, const struct tu_bind *in, struct tu_err 
         struct tu_attn_seq *s = &a->seq[b];
         uint64_t p = pad && !in->paged ? (uint64_t)pad[b] : 0;
         if (pad && (pad[b] < 0 || p > s->sk))
-            return tu_fail(err, TU_ESIZE, "'leftpad': entry %" PRIu64 " is %" PRId64 ", 'k' has %"
-                           PRIu64 " tokens", b, pad[b], s->sk);
+            return tu_fail(err, TU_ESIZE,
+                           "'leftpad': entry %" PRIu64 " is %" PRId64 ", 'k' has %" PRIu64
+                           " tokens",
+                           b, pad[b], s->sk);
         s->k_token += p;
         s->sk -= p;
         if (len && !in->paged) {
             if (len[b] < 0 || (uint64_t)len[b] > s->sk)
-                return tu_fail(err, TU_ESIZE, "'seqlens_k': entry %" PRIu64 " is %" PRId64
-                               ", 'k' has %" PRIu64 " tokens", b, len[b], s->sk);
+                return tu_fail(err, TU_ESIZE,
+                               "'seqlens_k': entry %" PRIu64 " is %" PRId64
+                               ", 'k' has %" PRIu64 " tokens",
+                               b, len[b], s->sk);
             s->sk = (uint64_t)len[b];
         }
         s->off = a->opt.causal == TU_CAUSAL_TL ? 0 : (int64_t)s->sk - (int64_t)s->sq;
@@ -178,17 +192,21 @@ static int shape_is(const struct tu_operand *op, unsigned rank, uint64_t x, uint
     if (op->rank == rank && op->dim[0] == x && (rank < 2 || op->dim[1] == y))
         return 0;
     return rank == 1 ? tu_fail(err, TU_ESIZE, "'%s' must be [%" PRIu64 "]", op->name, x)
-                     : tu_fail(err, TU_ESIZE, "'%s' must be [%" PRIu64 ", %" PRIu64 "]", op->name,
-                               x, y);
+                     : tu_fail(err, TU_ESIZE, "'%s' must be [%" PRIu64 ", %" PRIu64 "]",
+                               op->name, x, y);
 }
 
-/* Strides of something over (b, h, i, j), where a dimension may be 1; rank 2 is [i, j]. */
-static int broadcast(const struct tu_attn *a, const struct tu_operand *op, const uint64_t want[4],
-                     int64_t at[4], uint64_t dim[4], struct tu_err *err)
+/* Strides of something over (b, h, i, j), where a dimension may be 1; rank 2 is [i, j].
+ */
+static int broadcast(const struct tu_attn *a, const struct tu_operand *op,
+                     const uint64_t want[4], int64_t at[4], uint64_t dim[4],
+                     struct tu_err *err)
 {
     (void)a;
     for (unsigned i = 0; i < 4; i++)
-        dim[i] = op->rank == 4 ? op->dim[i] : op->rank == 2 && i >= 2 ? op->dim[i - 2] : 1;
+        dim[i] = op->rank == 4             ? op->dim[i]
+                 : op->rank == 2 && i >= 2 ? op->dim[i - 2]
+                                           : 1;
     int64_t stride = 1;
     bool fits = op->rank == 2 || op->rank == 4;
     for (unsigned i = 4; i-- > 0;) {
@@ -196,8 +214,11 @@ static int broadcast(const struct tu_attn *a, const struct tu_operand *op, const
         fits = fits && (dim[i] == 1 || dim[i] == want[i]);
         stride *= (int64_t)dim[i];
     }
-    return fits ? 0 : tu_fail(err, TU_ESIZE, "'%s' must be [%" PRIu64 "|1, %" PRIu64 "|1, %" PRIu64
-                              "|1, %" PRIu64 "|1]", op->name, want[0], want[1], want[2], want[3]);
+    return fits ? 0
+                : tu_fail(err, TU_ESIZE,
+                          "'%s' must be [%" PRIu64 "|1, %" PRIu64 "|1, %" PRIu64
+                          "|1, %" PRIu64 "|1]",
+                          op->name, want[0], want[1], want[2], want[3]);
 }
 
 static int bind_masks(struct tu_attn *a, const struct tu_bind *in, struct tu_err *err)
@@ -219,7 +240,8 @@ static int bind_masks(struct tu_attn *a, const struct tu_bind *in, struct tu_err
         return code;
     if (bl->dtype != TU_BOOL && bl->dtype != TU_U8)
         return tu_fail(err, TU_EDTYPE, "'block_mask' must be bool");
-    uint64_t nq = bl->dim[bl->rank > 1 ? bl->rank - 2 : 0], nk = bl->dim[bl->rank ? bl->rank - 1 : 0];
+    uint64_t nq = bl->dim[bl->rank > 1 ? bl->rank - 2 : 0],
+             nk = bl->dim[bl->rank ? bl->rank - 1 : 0];
     if (!nq || !nk)
         return tu_fail(err, TU_ESIZE, "'block_mask' is empty");
     if (!a->opt.mask_q)
@@ -252,7 +274,8 @@ static int bind_small(struct tu_attn *a, const struct tu_bind *in, struct tu_err
         a->slopes = s;
     }
     if ((op = tui_in(in, "sinks")) && !a->opt.partial)
-        if ((code = shape_is(op, 1, a->hq, 0, err)) || (code = floats(a, op, &a->sinks, err)))
+        if ((code = shape_is(op, 1, a->hq, 0, err)) ||
+            (code = floats(a, op, &a->sinks, err)))
             return code;
     const char *name[] = {"q.scale", "k.scale", "v.scale"};
     const float **to[] = {&a->q_scale, &a->k_scale, &a->v_scale};
@@ -275,8 +298,9 @@ static int bind_small(struct tu_attn *a, const struct tu_bind *in, struct tu_err
 /* o, lse, do, dlse, as the backward reads them. */
 static int bind_results(struct tu_attn *a, const struct tu_bind *in, struct tu_err *err)
 {
-    const struct tu_operand *q = tui_in(in, "q"), *o = tui_in(in, "o"), *dout = tui_in(in, "do"),
-                            *lse = tui_in(in, "lse"), *dlse = tui_in(in, "dlse");
+    const struct tu_operand *q = tui_in(in, "q"), *o = tui_in(in, "o"),
+                            *dout = tui_in(in, "do"), *lse = tui_in(in, "lse"),
+                            *dlse = tui_in(in, "dlse");
     uint64_t dim[4];
     int code;
     for (unsigned i = 0; i < 2; i++) {
@@ -285,8 +309,10 @@ static int bind_results(struct tu_attn *a, const struct tu_bind *in, struct tu_e
             continue;
         for (unsigned k = 0; k < q->rank; k++)
             if (x->rank != q->rank || x->dim[k] != (k + 1 == q->rank ? a->dv : q->dim[k]))
-                return tu_fail(err, TU_ESIZE, "'%s' must have the shape of 'q' with the last "
-                               "dimension of 'v'", x->name);
+                return tu_fail(err, TU_ESIZE,
+                               "'%s' must have the shape of 'q' with the last "
+                               "dimension of 'v'",
+                               x->name);
         if ((code = tui_rows_of(i ? &a->dout : &a->o, dim, x, a->opt.layout, err)))
             return code;
     }
@@ -302,7 +328,8 @@ static int bind_results(struct tu_attn *a, const struct tu_bind *in, struct tu_e
         for (unsigned k = 0; k < q->rank - 1; k++)
             if (x->rank != q->rank - 1 || x->dim[k] != want[k])
                 return tu_fail(err, TU_ESIZE, "'%s' must be %s", x->name,
-                               q->rank == 3 ? "[heads, tokens]" : "[batch, heads, tokens]");
+                               q->rank == 3 ? "[heads, tokens]"
+                                            : "[batch, heads, tokens]");
     }
     if (lse) {
         a->lse = lse->data;

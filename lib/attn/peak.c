@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* peak.c: ceilings of this machine, measured in the same run as what is judged by them. */
+/* peak.c: ceilings of this machine, measured in the same run as what is judged by them.
+ */
 #include <string.h>
 #include "attn/tile.h"
 
@@ -31,17 +32,13 @@ static double round_of(const struct measure *m, float *memory, float *sink)
     size_t half = MEMORY / 2;
     switch (m->what) {
     case FMA:
-    case AMX:
-        return m->ops->peak(100000, sink);
-    case EXP:
-        return m->ops->peak_exp(50000, sink);
+    case AMX: return m->ops->peak(100000, sink);
+    case EXP: return m->ops->peak_exp(50000, sink);
     case COPY:
         memcpy(memory, (char *)memory + half, half);
         *sink += memory[7];
         return 2.0 * (double)half;
-    default:
-        *sink += read_all(memory, MEMORY / sizeof(float));
-        return MEMORY;
+    default: *sink += read_all(memory, MEMORY / sizeof(float)); return MEMORY;
     }
 }
 
@@ -69,7 +66,8 @@ static int task(void *ctx, uint64_t n, unsigned worker, struct tu_err *err)
 }
 
 /* The sum over threads of each one's best round: they run at the same time. */
-static int measure(struct measure *m, const struct tu_job *job, double *out, struct tu_err *err)
+static int measure(struct measure *m, const struct tu_job *job, double *out,
+                   struct tu_err *err)
 {
     unsigned threads = tu_pool_size(job ? job->pool : NULL);
     bool memory = m->what == COPY || m->what == READ;
@@ -87,8 +85,8 @@ static int measure(struct measure *m, const struct tu_job *job, double *out, str
     return code;
 }
 
-int tu_attn_peaks_measure(struct tu_attn_peaks *out, double seconds, const struct tu_job *job,
-                          struct tu_err *err)
+int tu_attn_peaks_measure(struct tu_attn_peaks *out, double seconds,
+                          const struct tu_job *job, struct tu_err *err)
 {
     const struct tui_ops *vector = tui_ops_pick(TU_F32, tu_cpu_bits());
     const struct tui_ops *matrix = tui_ops_pick(TU_BF16, tu_cpu_bits());

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* problem.c: bind the operands of softmax attention and refuse every inconsistency.
  *
- * After tu_attn_init the shapes, offsets and tables can be trusted: kernels check nothing. What
- * stands beside q, k and v is in operands.c. */
+ * After tu_attn_init the shapes, offsets and tables can be trusted: kernels check
+ * nothing. What stands beside q, k and v is in operands.c. */
 #include <math.h>
 #include <string.h>
 #include "attn/problem.h"
@@ -36,17 +36,17 @@ int tui_missing(const char *name, struct tu_err *err)
 }
 
 /* [batch, tokens, heads, dim] of an operand in a layout, and the strides to walk it. */
-int tui_rows_of(struct tu_rows *r, uint64_t dim[4], const struct tu_operand *op, int layout,
-                struct tu_err *err)
+int tui_rows_of(struct tu_rows *r, uint64_t dim[4], const struct tu_operand *op,
+                int layout, struct tu_err *err)
 {
     const struct tu_dtype *type = tu_dtype_find(op->dtype);
     if (!type || !tu_dtype_is_float(op->dtype) || !tu_dtype_is_plain(op->dtype))
-        return tu_fail(err, TU_EDTYPE, "'%s' is %s: a plain float dtype is needed", op->name,
-                       type ? type->name : "of an unknown dtype");
+        return tu_fail(err, TU_EDTYPE, "'%s' is %s: a plain float dtype is needed",
+                       op->name, type ? type->name : "of an unknown dtype");
     bool packed = op->rank == 3;
     if (!packed && op->rank != 4)
-        return tu_fail(err, TU_ESIZE, "'%s' has %u dimensions: 3 or 4 are needed", op->name,
-                       op->rank);
+        return tu_fail(err, TU_ESIZE, "'%s' has %u dimensions: 3 or 4 are needed",
+                       op->name, op->rank);
     const uint64_t *d = op->dim;
     bool heads_first = layout == TU_ATTN_BHSD && !packed;
     uint64_t b = packed ? 1 : d[0], s = packed ? d[0] : heads_first ? d[2] : d[1];
@@ -56,10 +56,14 @@ int tui_rows_of(struct tu_rows *r, uint64_t dim[4], const struct tu_operand *op,
     if (code)
         return code;
     if (n == 0 || h == 0)
-        return tu_fail(err, TU_ESIZE, "'%s' has %s 0", op->name, n ? "heads" : "head dimension");
+        return tu_fail(err, TU_ESIZE, "'%s' has %s 0", op->name,
+                       n ? "heads" : "head dimension");
     memcpy(dim, (uint64_t[4]){b, s, h, n}, 4 * sizeof *dim);
-    *r = (struct tu_rows){.data = op->data, .dtype = op->dtype, .elem = type->block_bytes,
-                          .dim = n, .batch = packed ? 0 : (int64_t)(s * h * n),
+    *r = (struct tu_rows){.data = op->data,
+                          .dtype = op->dtype,
+                          .elem = type->block_bytes,
+                          .dim = n,
+                          .batch = packed ? 0 : (int64_t)(s * h * n),
                           .token = (int64_t)(heads_first ? n : h * n),
                           .head = (int64_t)(heads_first ? s * n : n)};
     return 0;
@@ -91,7 +95,8 @@ static int check_options(const struct tu_attn_opts *o, struct tu_err *err)
 static int bind_qkv(struct tu_attn *a, const struct tu_bind *in, uint64_t kd[4],
                     struct tu_err *err)
 {
-    const struct tu_operand *q = tui_in(in, "q"), *k = tui_in(in, "k"), *v = tui_in(in, "v");
+    const struct tu_operand *q = tui_in(in, "q"), *k = tui_in(in, "k"),
+                            *v = tui_in(in, "v");
     uint64_t qd[4], vd[4];
     int code;
     if (!q || !k || (!v && !a->opt.v_from_k))
@@ -103,7 +108,8 @@ static int bind_qkv(struct tu_attn *a, const struct tu_bind *in, uint64_t kd[4],
     if (a->opt.v_from_k) {
         if (a->opt.v_from_k > kd[3])
             return tu_fail(err, TU_EUSAGE, "--v-from-k %llu: 'k' has %llu columns",
-                           (unsigned long long)a->opt.v_from_k, (unsigned long long)kd[3]);
+                           (unsigned long long)a->opt.v_from_k,
+                           (unsigned long long)kd[3]);
         a->v = a->k;
         memcpy(vd, kd, sizeof vd);
         vd[3] = a->v.dim = a->opt.v_from_k;
@@ -111,7 +117,8 @@ static int bind_qkv(struct tu_attn *a, const struct tu_bind *in, uint64_t kd[4],
         return code;
     }
     if (q->dtype != k->dtype || (v && v->dtype != k->dtype))
-        return tu_fail(err, TU_EDTYPE, "'q' is %s, 'k' %s, 'v' %s: one dtype is needed (--cast)",
+        return tu_fail(err, TU_EDTYPE,
+                       "'q' is %s, 'k' %s, 'v' %s: one dtype is needed (--cast)",
                        tu_dtype_find(q->dtype)->name, tu_dtype_find(k->dtype)->name,
                        v ? tu_dtype_find(v->dtype)->name : tu_dtype_find(k->dtype)->name);
     if (q->rank == 4 && !in->paged && k->rank == 4 &&
@@ -125,7 +132,8 @@ static int bind_qkv(struct tu_attn *a, const struct tu_bind *in, uint64_t kd[4],
         (code = same("the number of heads", "k", kd[2], "v", vd[2], err)))
         return code;
     if (qd[2] % kd[2])
-        return tu_fail(err, TU_ESIZE, "'q' has %llu heads, not a multiple of the %llu of 'k'",
+        return tu_fail(err, TU_ESIZE,
+                       "'q' has %llu heads, not a multiple of the %llu of 'k'",
                        (unsigned long long)qd[2], (unsigned long long)kd[2]);
     a->batch = qd[0];
     a->hq = a->h_all = qd[2];
@@ -139,14 +147,14 @@ static int bind_qkv(struct tu_attn *a, const struct tu_bind *in, uint64_t kd[4],
 }
 
 /* cu_seqlens and the like as int64, checked to be integers. */
-int tui_integers(struct tu_attn *a, const struct tu_operand *op, unsigned rank, int64_t **out,
-                 struct tu_err *err)
+int tui_integers(struct tu_attn *a, const struct tu_operand *op, unsigned rank,
+                 int64_t **out, struct tu_err *err)
 {
     if (op->dtype != TU_I32 && op->dtype != TU_I64)
         return tu_fail(err, TU_EDTYPE, "'%s' must be i32 (i64 is accepted)", op->name);
     if (op->rank != rank)
-        return tu_fail(err, TU_ESIZE, "'%s' has %u dimensions: %u needed", op->name, op->rank,
-                       rank);
+        return tu_fail(err, TU_ESIZE, "'%s' has %u dimensions: %u needed", op->name,
+                       op->rank, rank);
     uint64_t n = 1;
     for (unsigned i = 0; i < rank; i++)
         n *= op->dim[i];
@@ -171,11 +179,12 @@ static int offsets(struct tu_attn *a, const struct tu_operand *op, uint64_t tota
                        n ? ", its entry 0 is another" : "; it is empty");
     for (uint64_t i = 1; i < n; i++)
         if (c[i] < c[i - 1])
-            return tu_fail(err, TU_ESIZE, "'%s': entry %llu is %lld, below the one before",
-                           op->name, (unsigned long long)i, (long long)c[i]);
+            return tu_fail(err, TU_ESIZE,
+                           "'%s': entry %llu is %lld, below the one before", op->name,
+                           (unsigned long long)i, (long long)c[i]);
     if ((uint64_t)c[n - 1] != total)
-        return tu_fail(err, TU_ESIZE, "'%s': entry %llu is %lld, '%s' has %llu tokens", op->name,
-                       (unsigned long long)(n - 1), (long long)c[n - 1], of,
+        return tu_fail(err, TU_ESIZE, "'%s': entry %llu is %lld, '%s' has %llu tokens",
+                       op->name, (unsigned long long)(n - 1), (long long)c[n - 1], of,
                        (unsigned long long)total);
     return 0;
 }
@@ -184,7 +193,8 @@ static int offsets(struct tu_attn *a, const struct tu_operand *op, uint64_t tota
 static int bind_packed(struct tu_attn *a, const struct tu_bind *in, uint64_t k_tokens,
                        struct tu_err *err)
 {
-    const struct tu_operand *cq = tui_in(in, "cu_seqlens_q"), *ck = tui_in(in, "cu_seqlens_k");
+    const struct tu_operand *cq = tui_in(in, "cu_seqlens_q"),
+                            *ck = tui_in(in, "cu_seqlens_k");
     uint64_t q_tokens = a->sq_max;
     int64_t one_q[2] = {0, (int64_t)q_tokens}, one_k[2] = {0, (int64_t)k_tokens};
     int64_t *q = one_q, *k = one_k;
@@ -206,7 +216,8 @@ static int bind_packed(struct tu_attn *a, const struct tu_bind *in, uint64_t k_t
     a->sq_max = a->sk_max = 0;
     for (uint64_t b = 0; b < a->batch; b++) {
         struct tu_attn_seq *s = &a->seq[b];
-        *s = (struct tu_attn_seq){.q_token = (uint64_t)q[b], .sq = (uint64_t)(q[b + 1] - q[b]),
+        *s = (struct tu_attn_seq){.q_token = (uint64_t)q[b],
+                                  .sq = (uint64_t)(q[b + 1] - q[b]),
                                   .lse_at = (uint64_t)q[b]};
         if (!in->paged) {
             s->k_token = (uint64_t)k[b];
@@ -225,14 +236,17 @@ static int bind_dense(struct tu_attn *a, struct tu_err *err)
     if (!a->seq)
         return TU_ENOMEM;
     for (uint64_t b = 0; b < a->batch; b++)
-        a->seq[b] = (struct tu_attn_seq){.q_batch = b, .sq = a->sq_max, .k_batch = b,
-                                         .sk = a->sk_max, .lse_at = b * a->hq * a->sq_max};
+        a->seq[b] = (struct tu_attn_seq){.q_batch = b,
+                                         .sq = a->sq_max,
+                                         .k_batch = b,
+                                         .sk = a->sk_max,
+                                         .lse_at = b * a->hq * a->sq_max};
     a->lse_head = a->sq_max;
     return 0;
 }
 
-int tu_attn_init(struct tu_attn *a, const struct tu_attn_opts *opt, const struct tu_operand *op,
-                 size_t n, struct tu_err *err)
+int tu_attn_init(struct tu_attn *a, const struct tu_attn_opts *opt,
+                 const struct tu_operand *op, size_t n, struct tu_err *err)
 {
     *a = (struct tu_attn){.opt = *opt, .lse_dtype = TU_F32};
     struct tu_bind in = {op, n, false};

@@ -12,30 +12,35 @@ int tui_recur_shape(const struct tu_operand *o, const char *name, unsigned rank,
     if (!tu_dtype_is_float(o->dtype) || !tu_dtype_is_plain(o->dtype))
         return tu_fail(err, TU_EDTYPE, "'%s' must be of a plain float dtype", name);
     if (o->rank != rank)
-        return tu_fail(err, TU_ESIZE, "'%s' has %u dimensions: %u needed", name, o->rank, rank);
+        return tu_fail(err, TU_ESIZE, "'%s' has %u dimensions: %u needed", name, o->rank,
+                       rank);
     for (unsigned i = 0; i < rank; i++)
         if (o->dim[i] != dim[i])
-            return tu_fail(err, TU_ESIZE, "'%s': dimension %u is %" PRIu64 ", expected %" PRIu64,
-                           name, i, o->dim[i], dim[i]);
+            return tu_fail(err, TU_ESIZE,
+                           "'%s': dimension %u is %" PRIu64 ", expected %" PRIu64, name,
+                           i, o->dim[i], dim[i]);
     return 0;
 }
 
 int tui_recur_init(struct tui_recur *r, const struct tu_mixer_args *m, struct tu_err *err)
 {
-    *r = (struct tui_recur){
-        .q = tu_operand_find(m->in, m->n_in, "q"), .k = tu_operand_find(m->in, m->n_in, "k"),
-        .v = tu_operand_find(m->in, m->n_in, "v"), .dout = tu_operand_find(m->in, m->n_in, "do"),
-        .state = tu_operand_find(m->in, m->n_in, "state_in")};
+    *r = (struct tui_recur){.q = tu_operand_find(m->in, m->n_in, "q"),
+                            .k = tu_operand_find(m->in, m->n_in, "k"),
+                            .v = tu_operand_find(m->in, m->n_in, "v"),
+                            .dout = tu_operand_find(m->in, m->n_in, "do"),
+                            .state = tu_operand_find(m->in, m->n_in, "state_in")};
     if (!r->q || !r->v)
         return tui_missing(r->q ? "v" : "q", err);
     if (m->opt->layout != TU_ATTN_BSHD || r->q->rank != 4 || r->v->rank != 4)
-        return tu_fail(err, TU_EUSAGE, "this operator takes [batch, tokens, heads, dim] only");
+        return tu_fail(err, TU_EUSAGE,
+                       "this operator takes [batch, tokens, heads, dim] only");
     r->batch = r->q->dim[0];
     r->n = r->q->dim[1];
     r->heads = r->q->dim[2];
     r->d = r->q->dim[3];
     r->dv = r->v->dim[3];
-    uint64_t v[4] = {r->batch, r->n, r->heads, r->dv}, s[4] = {r->batch, r->heads, r->d, r->dv};
+    uint64_t v[4] = {r->batch, r->n, r->heads, r->dv},
+             s[4] = {r->batch, r->heads, r->d, r->dv};
     int code;
     if ((code = tui_recur_shape(r->q, "q", 4, r->q->dim, err)) ||
         (code = tui_recur_shape(r->k, "k", 4, r->q->dim, err)) ||
@@ -46,8 +51,8 @@ int tui_recur_init(struct tui_recur *r, const struct tu_mixer_args *m, struct tu
     return 0;
 }
 
-void tui_recur_out(struct tu_mixer_args *m, const char *name, uint32_t dtype, unsigned rank,
-                   const uint64_t *dim)
+void tui_recur_out(struct tu_mixer_args *m, const char *name, uint32_t dtype,
+                   unsigned rank, const uint64_t *dim)
 {
     struct tu_operand *o = &m->out[m->n_out++];
     *o = (struct tu_operand){.name = name, .dtype = dtype, .rank = rank};
@@ -65,7 +70,8 @@ int tui_recur_load(const struct tu_operand *o, uint64_t b, uint64_t h, double *o
 {
     int code = 0;
     for (uint64_t t = 0; !code && t < o->dim[1]; t++)
-        code = tu_to_double(o->dtype, row(o, b, t, h), out + t * o->dim[3], o->dim[3], err);
+        code =
+            tu_to_double(o->dtype, row(o, b, t, h), out + t * o->dim[3], o->dim[3], err);
     return code;
 }
 
@@ -74,7 +80,8 @@ int tui_recur_store(const struct tu_operand *o, uint64_t b, uint64_t h, const do
 {
     int code = 0;
     for (uint64_t t = 0; o && !code && t < o->dim[1]; t++)
-        code = tu_cast(o->dtype, row(o, b, t, h), TU_F64, v + t * o->dim[3], o->dim[3], err);
+        code =
+            tu_cast(o->dtype, row(o, b, t, h), TU_F64, v + t * o->dim[3], o->dim[3], err);
     return code;
 }
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* recur.h: what the recurrent mixers share: q, k, v of [batch, tokens, heads, dim], states of
- * [batch, heads, d, dv] in f32, heads as float64 rows. */
+/* recur.h: what the recurrent mixers share: q, k, v of [batch, tokens, heads, dim],
+ * states of [batch, heads, d, dv] in f32, heads as float64 rows. */
 #ifndef ATTN_RECUR_H
 #define ATTN_RECUR_H
 
@@ -12,10 +12,11 @@ struct tui_recur {
 };
 
 /* Find and check q k v do state_in. */
-int tui_recur_init(struct tui_recur *r, const struct tu_mixer_args *m, struct tu_err *err);
+int tui_recur_init(struct tui_recur *r, const struct tu_mixer_args *m,
+                   struct tu_err *err);
 /* Add an output. */
-void tui_recur_out(struct tu_mixer_args *m, const char *name, uint32_t dtype, unsigned rank,
-                   const uint64_t *dim);
+void tui_recur_out(struct tu_mixer_args *m, const char *name, uint32_t dtype,
+                   unsigned rank, const uint64_t *dim);
 /* An operand must be f-type [a, b, c, d] (rank dims); NULL is refused as missing. */
 int tui_recur_shape(const struct tu_operand *o, const char *name, unsigned rank,
                     const uint64_t *dim, struct tu_err *err);

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* ref.c: softmax attention in float64, forward and backward, as the formulas stand.
  *
- * The oracle of every kernel, so it shares nothing with them but where rows are: visibility is
- * asked key by key, softmax makes two passes. Not for speed. Source: Vaswani et al., "Attention
- * Is All You Need", 2017; gradients as in Dao, "FlashAttention-2", 2023, section 3.1.2. */
+ * The oracle of every kernel, so it shares nothing with them but where rows are:
+ * visibility is asked key by key, softmax makes two passes. Not for speed. Source:
+ * Vaswani et al., "Attention Is All You Need", 2017; gradients as in Dao,
+ * "FlashAttention-2", 2023, section 3.1.2. */
 #include <math.h>
 #include <string.h>
 #include "attn/mask.h"
@@ -14,7 +15,8 @@ static bool sees(const struct tu_attn *a, uint64_t b, uint64_t h, int64_t i, int
     const struct tu_attn_opts *o = &a->opt;
     const struct tu_attn_seq *s = &a->seq[b];
     int64_t p = i + s->off, c = (int64_t)o->chunk;
-    bool left = o->left < 0 || j >= p - o->left, right = o->right < 0 || j <= p + o->right;
+    bool left = o->left < 0 || j >= p - o->left,
+         right = o->right < 0 || j <= p + o->right;
     if (o->causal == TU_CAUSAL_BR || o->causal == TU_CAUSAL_TL)
         right = right && j <= p;
     if (o->chunk) {
@@ -32,17 +34,18 @@ static bool sees(const struct tu_attn *a, uint64_t b, uint64_t h, int64_t i, int
         yes = a->mask[(int64_t)b * a->mask_at[0] + (int64_t)h * a->mask_at[1] +
                       i * a->mask_at[2] + j * a->mask_at[3]];
     if (yes && a->docs)
-        yes = p >= 0 && p < (int64_t)a->docs_n &&
-              a->docs[b * a->docs_n + (uint64_t)p] == a->docs[b * a->docs_n + (uint64_t)j];
+        yes =
+            p >= 0 && p < (int64_t)a->docs_n &&
+            a->docs[b * a->docs_n + (uint64_t)p] == a->docs[b * a->docs_n + (uint64_t)j];
     return yes;
 }
 
 /* Memory of one task: a KV head of a sequence. */
 struct scratch {
-    double *k, *v;       /* [sk, d], [sk, dv] */
-    double *dk, *dv;     /* the same, backward only */
+    double *k, *v;             /* [sk, d], [sk, dv] */
+    double *dk, *dv;           /* the same, backward only */
     double *q, *o, *dout, *dq; /* one row */
-    double *x, *p, *slow; /* [sk]: logit, probability, derivative of the cap */
+    double *x, *p, *slow;      /* [sk]: logit, probability, derivative of the cap */
     struct tu_arena *arena;
 };
 
@@ -51,18 +54,19 @@ static int scratch_init(struct scratch *w, const struct tu_attn *a, struct tu_er
     *w = (struct scratch){.arena = tu_arena_new(err)};
     if (!w->arena)
         return TU_ENOMEM;
-    double **part[] = {&w->k, &w->v, &w->dk, &w->dv, &w->q, &w->o, &w->dout, &w->dq,
-                       &w->x, &w->p, &w->slow};
+    double **part[] = {&w->k,    &w->v,  &w->dk, &w->dv, &w->q,   &w->o,
+                       &w->dout, &w->dq, &w->x,  &w->p,  &w->slow};
     uint64_t n = tu_max(1, a->sk_max);
-    uint64_t size[] = {n * a->d, n * a->dv, n * a->d, n * a->dv, a->d, a->dv, a->dv, a->d, n, n, n};
+    uint64_t size[] = {n * a->d, n * a->dv, n * a->d, n * a->dv, a->d, a->dv,
+                       a->dv,    a->d,      n,        n,         n};
     for (unsigned i = 0; i < sizeof part / sizeof part[0]; i++)
         if (!(*part[i] = tu_arena_alloc(w->arena, size[i], sizeof(double), err)))
             return TU_ENOMEM;
     return 0;
 }
 
-static int load(const struct tu_rows *r, const unsigned char *row, double factor, double *out,
-                struct tu_err *err)
+static int load(const struct tu_rows *r, const unsigned char *row, double factor,
+                double *out, struct tu_err *err)
 {
     int code = tu_to_double(r->dtype, row, out, r->dim, err);
     for (uint64_t t = 0; t < r->dim; t++)
@@ -70,7 +74,8 @@ static int load(const struct tu_rows *r, const unsigned char *row, double factor
     return code;
 }
 
-static int store(const struct tu_rows *r, unsigned char *row, const double *v, struct tu_err *err)
+static int store(const struct tu_rows *r, unsigned char *row, const double *v,
+                 struct tu_err *err)
 {
     return r->data ? tu_cast(r->dtype, row, TU_F64, v, r->dim, err) : 0;
 }
@@ -82,7 +87,8 @@ static int load_keys(const struct tu_attn *a, uint64_t b, uint64_t hkv, struct s
     double fk = tui_factor(a->k_scale, a, b, hkv), fv = tui_factor(a->v_scale, a, b, hkv);
     for (uint64_t j = 0; j < s->sk; j++) {
         int code = load(&a->k, tui_k_row(a, &a->k, s, j, hkv), fk, w->k + j * a->d, err);
-        if (code || (code = load(&a->v, tui_k_row(a, &a->v, s, j, hkv), fv, w->v + j * a->dv, err)))
+        if (code || (code = load(&a->v, tui_k_row(a, &a->v, s, j, hkv), fv,
+                                 w->v + j * a->dv, err)))
             return code;
     }
     return 0;
@@ -120,11 +126,13 @@ static void logits(const struct tu_attn *a, uint64_t b, uint64_t h, uint64_t row
 }
 
 /* 0 where dropped, 1/(1-p) where kept. */
-static double keep(const struct tu_attn *a, uint64_t b, uint64_t h, uint64_t i, uint64_t c)
+static double keep(const struct tu_attn *a, uint64_t b, uint64_t h, uint64_t i,
+                   uint64_t c)
 {
     if (a->opt.dropout == 0)
         return 1;
-    return tui_keep(a, b, h, tui_at(a->q_at, i), tui_at(a->k_at, c)) / (1 - a->opt.dropout);
+    return tui_keep(a, b, h, tui_at(a->q_at, i), tui_at(a->k_at, c)) /
+           (1 - a->opt.dropout);
 }
 
 /* O and LSE of the row whose logits are in x; NaN among them makes all NaN. */
@@ -168,7 +176,8 @@ static double get_lse(const struct tu_attn *a, uint64_t at)
                                   : (double)((const float *)a->lse)[at];
 }
 
-int tui_forward_ref_head(const struct tu_attn *a, uint64_t b, uint64_t hkv, struct tu_err *err)
+int tui_forward_ref_head(const struct tu_attn *a, uint64_t b, uint64_t hkv,
+                         struct tu_err *err)
 {
     uint64_t g = a->hq / a->hkv;
     const struct tu_attn_seq *s = &a->seq[b];
@@ -198,9 +207,11 @@ static int forward_task(void *ctx, uint64_t task, unsigned worker, struct tu_err
     return tui_forward_ref_head(a, task / a->hkv, task % a->hkv, err);
 }
 
-int tu_attn_forward_ref(const struct tu_attn *a, const struct tu_job *job, struct tu_err *err)
+int tu_attn_forward_ref(const struct tu_attn *a, const struct tu_job *job,
+                        struct tu_err *err)
 {
-    return tu_pool_run(job ? job->pool : NULL, a->batch * a->hkv, forward_task, (void *)a, err);
+    return tu_pool_run(job ? job->pool : NULL, a->batch * a->hkv, forward_task, (void *)a,
+                       err);
 }
 
 /* The gradient of every final logit of a row, and what hangs on it. */
@@ -229,8 +240,8 @@ static void backward_row(const struct tu_attn *a, uint64_t b, uint64_t h, uint64
         double dx = p * (z * dp - delta + dlse), ds = dx * w->slow[c] * a->scale;
         int64_t j = tui_at(a->k_at, c);
         if (a->dbias)
-            a->dbias[(int64_t)b * a->bias_at[0] + (int64_t)h * a->bias_at[1] + gi * a->bias_at[2] +
-                     j * a->bias_at[3]] += (float)dx;
+            a->dbias[(int64_t)b * a->bias_at[0] + (int64_t)h * a->bias_at[1] +
+                     gi * a->bias_at[2] + j * a->bias_at[3]] += (float)dx;
         if (a->dslope)
             a->dslope[b * a->slopes_batch + h] -= (float)(dx * fabs((double)(pos - j)));
         for (uint64_t t = 0; t < a->d; t++) {
@@ -240,15 +251,16 @@ static void backward_row(const struct tu_attn *a, uint64_t b, uint64_t h, uint64
     }
 }
 
-static int store_keys(const struct tu_attn *a, uint64_t b, uint64_t hkv, struct scratch *w,
-                      struct tu_err *err)
+static int store_keys(const struct tu_attn *a, uint64_t b, uint64_t hkv,
+                      struct scratch *w, struct tu_err *err)
 {
     const struct tu_attn_seq *s = &a->seq[b];
     int code = 0;
     for (uint64_t j = 0; !code && j < s->sk; j++) {
         code = store(&a->dk, tui_k_row(a, &a->dk, s, j, hkv), w->dk + j * a->d, err);
         if (!code)
-            code = store(&a->dv_, tui_k_row(a, &a->dv_, s, j, hkv), w->dv + j * a->dv, err);
+            code =
+                store(&a->dv_, tui_k_row(a, &a->dv_, s, j, hkv), w->dv + j * a->dv, err);
     }
     return code;
 }
@@ -281,10 +293,11 @@ out:
     return code;
 }
 
-int tu_attn_backward_ref(const struct tu_attn *a, const struct tu_job *job, struct tu_err *err)
+int tu_attn_backward_ref(const struct tu_attn *a, const struct tu_job *job,
+                         struct tu_err *err)
 {
     /* Gradients of shared parameters are summed in one order: alone. */
     bool shared = a->dbias || a->dsink || a->dslope;
-    return tu_pool_run(job && !shared ? job->pool : NULL, a->batch * a->hkv, backward_task,
-                       (void *)a, err);
+    return tu_pool_run(job && !shared ? job->pool : NULL, a->batch * a->hkv,
+                       backward_task, (void *)a, err);
 }

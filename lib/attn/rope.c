@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* rope.c: rotary positions, in place, before attention.
  *
- * Pair c of the first `dim` columns turns by position · theta^(-2c/dim): columns (c, c + dim/2), or
- * (2c, 2c + 1) when interleaved. Computed in float64, rounded once to the storage dtype. Source: Su et
- * al., "RoFormer", 2021. */
+ * Pair c of the first `dim` columns turns by position · theta^(-2c/dim): columns (c, c +
+ * dim/2), or (2c, 2c + 1) when interleaved. Computed in float64, rounded once to the
+ * storage dtype. Source: Su et al., "RoFormer", 2021. */
 #include <math.h>
 #include "attn/problem.h"
 
@@ -18,8 +18,8 @@ static void turn(double *x, uint64_t dim, double theta, bool interleaved, double
     }
 }
 
-int tu_rope(const struct tu_operand *o, int layout, double theta, uint64_t dim, bool interleaved,
-            const int64_t *at, int64_t first, struct tu_err *err)
+int tu_rope(const struct tu_operand *o, int layout, double theta, uint64_t dim,
+            bool interleaved, const int64_t *at, int64_t first, struct tu_err *err)
 {
     struct tu_rows r;
     uint64_t d[4];
@@ -34,8 +34,9 @@ int tu_rope(const struct tu_operand *o, int layout, double theta, uint64_t dim, 
         return TU_ENOMEM;
     for (uint64_t i = 0; !code && i < d[0] * d[1] * d[2]; i++) {
         uint64_t b = i / (d[1] * d[2]), t = i / d[2] % d[1], h = i % d[2];
-        unsigned char *p = r.data + (int64_t)r.elem * ((int64_t)b * r.batch + (int64_t)t * r.token +
-                                                       (int64_t)h * r.head);
+        unsigned char *p =
+            r.data + (int64_t)r.elem * ((int64_t)b * r.batch + (int64_t)t * r.token +
+                                        (int64_t)h * r.head);
         code = tu_to_double(r.dtype, p, row, r.dim, err);
         if (code)
             break;

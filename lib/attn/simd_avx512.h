@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* simd_avx512.h: the vector operations of tile_body.h in AVX-512, for the f32 and the AMX rows. */
+/* simd_avx512.h: the vector operations of tile_body.h in AVX-512, for the f32 and the AMX
+ * rows. */
 #ifndef ATTN_SIMD_AVX512_H
 #define ATTN_SIMD_AVX512_H
 

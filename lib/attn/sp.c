@@ -1,18 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* sp.c: the schemes of sequence parallelism, and a rank's way from its tokens to its results.
+/* sp.c: the schemes of sequence parallelism, and a rank's way from its tokens to its
+ * results.
  *
- * Every scheme is an exchange (heads or sequences for tokens, over u ranks) and a ring (over the
- * other P/u) with a plan, or a gathering of keys. Sources: Li et al. (RSA), 2021; Liu et al. (ring),
- * 2023; Brandon et al. (stripe), 2023; zhuzilin/ring-flash-attention (zigzag); Dubey et al. (Llama 3),
- * 2024; Li et al. (LightSeq), 2023; Jacobs et al. (Ulysses), 2023; Fang and Zhao (USP), 2024; Zhao et
- * al. (DSP), 2024. */
+ * Every scheme is an exchange (heads or sequences for tokens, over u ranks) and a ring
+ * (over the other P/u) with a plan, or a gathering of keys. Sources: Li et al. (RSA),
+ * 2021; Liu et al. (ring), 2023; Brandon et al. (stripe), 2023;
+ * zhuzilin/ring-flash-attention (zigzag); Dubey et al. (Llama 3), 2024; Li et al.
+ * (LightSeq), 2023; Jacobs et al. (Ulysses), 2023; Fang and Zhao (USP), 2024; Zhao et al.
+ * (DSP), 2024. */
 #include <inttypes.h>
 #include <math.h>
 #include <string.h>
 #include "attn/sp.h"
 #include "attn/sp_scheme.h"
 
-/* Plans ------------------------------------------------------------------------------- */
+/* Plans --------------------------------------------------------------------------- */
 
 static uint32_t all_steps(uint32_t n)
 {
@@ -46,7 +48,7 @@ static bool lightseq_pair(uint32_t n, uint32_t r, uint32_t t, uint32_t *q, uint3
 static const struct tui_plan_sp ring_plan = {all_steps, ring_pair, true};
 static const struct tui_plan_sp lightseq_plan = {half_steps, lightseq_pair, false};
 
-/* Where tokens lie ------------------------------------------------------------------ */
+/* Where tokens lie ---------------------------------------------------------------- */
 
 enum { CONTIGUOUS, ZIGZAG, STRIPE };
 
@@ -67,48 +69,80 @@ struct scheme {
     bool heads, sequences;          /* what the exchange trades */
 };
 
-static const struct scheme rsa = {{"rsa", "all keys, then all values, round a ring",
-                                   "Li et al., 2021"}, CONTIGUOUS, NULL, false, false};
-static const struct scheme ring = {{"ring", "keys and values go round, results merge",
-                                    "Liu et al., 2023"}, CONTIGUOUS, &ring_plan, false,
-                                   false};
-static const struct scheme zigzag = {{"zigzag", "ring; half-chunks from both ends: balanced",
-                                      "zhuzilin/ring-flash-attention"}, ZIGZAG,
-                                     &ring_plan, false, false};
-static const struct scheme stripe = {{"stripe", "ring; every P-th token: balanced",
-                                      "Brandon et al., 2023"}, STRIPE, &ring_plan,
-                                     false, false};
-static const struct scheme allgather = {{"allgather", "keys and values of all, one local call",
-                                         "Dubey et al., 2024"}, CONTIGUOUS, NULL,
-                                        false, false};
-static const struct scheme lightseq = {{"lightseq", "causal; ranks that are done help others",
-                                        "Li et al., 2023"}, CONTIGUOUS,
-                                       &lightseq_plan, false, false};
-static const struct scheme ulysses = {{"ulysses", "heads for tokens, all to all",
-                                       "Jacobs et al., 2023"}, CONTIGUOUS,
-                                      &ring_plan, true, false};
-static const struct scheme usp = {{"usp", "u=U,r=R: ulysses over U ranks, zigzag ring over R",
-                                   "Fang and Zhao, 2024"}, ZIGZAG, &ring_plan, true,
-                                  false};
-static const struct scheme dsp = {{"dsp", "sequences for tokens, all to all", "Zhao et al., 2024"}, CONTIGUOUS, &ring_plan, false, true};
+static const struct scheme rsa = {
+    {"rsa", "all keys, then all values, round a ring", "Li et al., 2021"},
+    CONTIGUOUS,
+    NULL,
+    false,
+    false};
+static const struct scheme ring = {
+    {"ring", "keys and values go round, results merge", "Liu et al., 2023"},
+    CONTIGUOUS,
+    &ring_plan,
+    false,
+    false};
+static const struct scheme zigzag = {{"zigzag",
+                                      "ring; half-chunks from both ends: balanced",
+                                      "zhuzilin/ring-flash-attention"},
+                                     ZIGZAG,
+                                     &ring_plan,
+                                     false,
+                                     false};
+static const struct scheme stripe = {
+    {"stripe", "ring; every P-th token: balanced", "Brandon et al., 2023"},
+    STRIPE,
+    &ring_plan,
+    false,
+    false};
+static const struct scheme allgather = {
+    {"allgather", "keys and values of all, one local call", "Dubey et al., 2024"},
+    CONTIGUOUS,
+    NULL,
+    false,
+    false};
+static const struct scheme lightseq = {
+    {"lightseq", "causal; ranks that are done help others", "Li et al., 2023"},
+    CONTIGUOUS,
+    &lightseq_plan,
+    false,
+    false};
+static const struct scheme ulysses = {
+    {"ulysses", "heads for tokens, all to all", "Jacobs et al., 2023"},
+    CONTIGUOUS,
+    &ring_plan,
+    true,
+    false};
+static const struct scheme usp = {
+    {"usp", "u=U,r=R: ulysses over U ranks, zigzag ring over R", "Fang and Zhao, 2024"},
+    ZIGZAG,
+    &ring_plan,
+    true,
+    false};
+static const struct scheme dsp = {
+    {"dsp", "sequences for tokens, all to all", "Zhao et al., 2024"},
+    CONTIGUOUS,
+    &ring_plan,
+    false,
+    true};
 
-static const struct scheme *const schemes[] = {&rsa, &ring, &zigzag, &stripe, &allgather,
-                                               &lightseq, &ulysses, &usp, &dsp};
+static const struct scheme *const schemes[] = {
+    &rsa, &ring, &zigzag, &stripe, &allgather, &lightseq, &ulysses, &usp, &dsp};
 enum { SCHEMES = sizeof schemes / sizeof schemes[0] };
 
 const struct tu_sp *const tu_sps[] = {
-    &rsa.face,      &ring.face,    &zigzag.face, &stripe.face, &allgather.face, &lightseq.face,
-    &ulysses.face,  &usp.face,     &dsp.face,    &tui_sp_lasp, &tui_sp_lasp2,   NULL,
+    &rsa.face,       &ring.face,     &zigzag.face,  &stripe.face,
+    &allgather.face, &lightseq.face, &ulysses.face, &usp.face,
+    &dsp.face,       &tui_sp_lasp,   &tui_sp_lasp2, NULL,
 };
 
-/* One run, the same in every rank ----------------------------------------------------- */
+/* One run, the same in every rank ------------------------------------------------- */
 
 struct job {
     const struct tu_mixer_args *m;
     struct tu_attn all;
     const struct scheme *scheme;
     uint32_t ranks, u, r;
-    uint64_t own;       /* tokens of a rank before the exchange */
+    uint64_t own; /* tokens of a rank before the exchange */
     uint64_t *sent;
 };
 
@@ -116,7 +150,8 @@ struct job {
 static void share(const struct job *x, struct tui_shard *s, uint32_t j)
 {
     const struct tu_attn *a = &x->all;
-    *s = (struct tui_shard){.all = a, .batch = a->batch, .hq = a->hq, .hkv = a->hkv, .e = a->q.elem};
+    *s = (struct tui_shard){
+        .all = a, .batch = a->batch, .hq = a->hq, .hkv = a->hkv, .e = a->q.elem};
     if (x->scheme->heads) {
         s->hq = a->hq / x->u;
         s->h0 = j * s->hq;
@@ -129,21 +164,24 @@ static void share(const struct job *x, struct tui_shard *s, uint32_t j)
 }
 
 /* Rows of the sequences of s, of some heads and tokens, copied out of an operand. */
-static void slice(const struct tu_rows *r, const struct tui_shard *s, uint64_t h0, uint64_t heads,
-                  const int64_t *at, uint64_t n, unsigned char *to)
+static void slice(const struct tu_rows *r, const struct tui_shard *s, uint64_t h0,
+                  uint64_t heads, const int64_t *at, uint64_t n, unsigned char *to)
 {
     size_t bytes = r->dim * r->elem;
     for (uint64_t b = 0; b < s->batch; b++)
         for (uint64_t h = 0; h < heads; h++)
             for (uint64_t i = 0; i < n; i++, to += bytes)
-                memcpy(to, r->data + (int64_t)r->elem * ((int64_t)(s->b0 + b) * r->batch + at[i] *
-                                                         r->token + (int64_t)(h0 + h) * r->head),
+                memcpy(to,
+                       r->data + (int64_t)r->elem *
+                                     ((int64_t)(s->b0 + b) * r->batch + at[i] * r->token +
+                                      (int64_t)(h0 + h) * r->head),
                        bytes);
 }
 
-/* Trade: what member j needs of my tokens goes to j, theirs come to me, [units][u · n][dim]. */
-static int trade(const struct job *x, const struct tui_comm *c, const struct tu_rows *r, bool kv,
-                 const int64_t *own_at, unsigned char *to, struct tu_err *err)
+/* Trade: what member j needs of my tokens goes to j, theirs come to me, [units][u ·
+ * n][dim]. */
+static int trade(const struct job *x, const struct tui_comm *c, const struct tu_rows *r,
+                 bool kv, const int64_t *own_at, unsigned char *to, struct tu_err *err)
 {
     struct tui_shard mine, theirs;
     share(x, &mine, c->me);
@@ -154,24 +192,29 @@ static int trade(const struct job *x, const struct tui_comm *c, const struct tu_
     for (uint32_t t = 0; !code && t < c->n; t++) {
         uint32_t up = (c->me + t) % c->n, down = (c->me + c->n - t) % c->n;
         share(x, &theirs, up);
-        slice(r, &theirs, kv ? theirs.hkv0 : theirs.h0, kv ? theirs.hkv : theirs.hq, own_at, x->own,
-              t ? out : in);
-        struct tu_move m = {.to = tui_member(c, up), .from = tui_member(c, down), .out = out,
-                            .out_bytes = bytes, .in = in, .in_bytes = bytes};
+        slice(r, &theirs, kv ? theirs.hkv0 : theirs.h0, kv ? theirs.hkv : theirs.hq,
+              own_at, x->own, t ? out : in);
+        struct tu_move m = {.to = tui_member(c, up),
+                            .from = tui_member(c, down),
+                            .out = out,
+                            .out_bytes = bytes,
+                            .in = in,
+                            .in_bytes = bytes};
         if (t)
             code = tu_rank_move(c->rank, &m, err);
         for (uint64_t y = 0; !code && y < units; y++)
-            memcpy(to + (y * c->n + down) * x->own * dim, in + y * x->own * dim, x->own * dim);
+            memcpy(to + (y * c->n + down) * x->own * dim, in + y * x->own * dim,
+                   x->own * dim);
     }
     tu_free(out);
     tu_free(in);
     return code;
 }
 
-/* The way back: rows of my heads for everybody's tokens go to the tokens' owners, who put them into
- * the operand. Heads of keys that several ranks had are summed. */
-static int restore(const struct job *x, const struct tui_comm *c, const struct tu_rows *r, bool kv,
-                   const int64_t *own_at, const float *from, struct tu_err *err)
+/* The way back: rows of my heads for everybody's tokens go to the tokens' owners, who put
+ * them into the operand. Heads of keys that several ranks had are summed. */
+static int restore(const struct job *x, const struct tui_comm *c, const struct tu_rows *r,
+                   bool kv, const int64_t *own_at, const float *from, struct tu_err *err)
 {
     struct tui_shard mine, theirs;
     share(x, &mine, c->me);
@@ -183,10 +226,14 @@ static int restore(const struct job *x, const struct tui_comm *c, const struct t
     for (uint32_t t = 0; !code && t < c->n; t++) {
         uint32_t up = (c->me + t) % c->n, down = (c->me + c->n - t) % c->n;
         for (uint64_t y = 0; y < units; y++)
-            memcpy((t ? out : in) + y * x->own * dim, from + (y * c->n + up) * x->own * dim,
-                   x->own * dim * 4);
-        struct tu_move m = {.to = tui_member(c, up), .from = tui_member(c, down), .out = out,
-                            .out_bytes = block * 4, .in = in, .in_bytes = block * 4};
+            memcpy((t ? out : in) + y * x->own * dim,
+                   from + (y * c->n + up) * x->own * dim, x->own * dim * 4);
+        struct tu_move m = {.to = tui_member(c, up),
+                            .from = tui_member(c, down),
+                            .out = out,
+                            .out_bytes = block * 4,
+                            .in = in,
+                            .in_bytes = block * 4};
         if (t)
             code = tu_rank_move(c->rank, &m, err);
         share(x, &theirs, down);
@@ -200,8 +247,10 @@ static int restore(const struct job *x, const struct tui_comm *c, const struct t
     }
     for (uint64_t y = 0; !code && r->data && y < x->all.batch * heads; y++)
         for (uint64_t i = 0; !code && i < x->own; i++)
-            code = tu_cast(r->dtype, r->data + (int64_t)r->elem * ((int64_t)(y / heads) * r->batch +
-                           own_at[i] * r->token + (int64_t)(y % heads) * r->head),
+            code = tu_cast(r->dtype,
+                           r->data + (int64_t)r->elem * ((int64_t)(y / heads) * r->batch +
+                                                         own_at[i] * r->token +
+                                                         (int64_t)(y % heads) * r->head),
                            TU_F32, sum + (y * x->own + i) * dim, dim, err);
     tu_free(sum);
     tu_free(out);
@@ -209,7 +258,8 @@ static int restore(const struct job *x, const struct tui_comm *c, const struct t
     return code;
 }
 
-/* Tokens: ring member g holds token(way, r, g, u·own, …); exchange member j the j-th part of it. */
+/* Tokens: ring member g holds token(way, r, g, u·own, …); exchange member j the j-th part
+ * of it. */
 static int places(const struct job *x, struct tui_shard *s, struct tu_err *err)
 {
     s->n = x->own * x->u;
@@ -254,8 +304,12 @@ static int results(const struct job *x, struct tui_shard *s, const struct tui_co
                    const int64_t *own_at, struct tu_err *err)
 {
     const struct tu_attn *a = s->all;
-    struct tu_rows lse = {.data = a->lse, .dtype = TU_F32, .elem = 4, .dim = 1,
-                          .batch = (int64_t)(a->hq * a->lse_head), .token = 1,
+    struct tu_rows lse = {.data = a->lse,
+                          .dtype = TU_F32,
+                          .elem = 4,
+                          .dim = 1,
+                          .batch = (int64_t)(a->hq * a->lse_head),
+                          .token = 1,
                           .head = (int64_t)a->lse_head};
     int code = 0;
     if (x->m->pass & TU_PASS_FWD)
@@ -328,26 +382,34 @@ static int refuse(const struct job *x, struct tu_err *err)
     const struct scheme *s = x->scheme;
     uint64_t parts = (uint64_t)x->ranks * (s->way == ZIGZAG ? 2 : 1);
     if (a->page || x->m->in[0].rank != 4 || a->sq_max != a->sk_max)
-        return tu_fail(err, TU_EUSAGE, "--sp: dense self-attention is needed: as many keys as queries");
+        return tu_fail(err, TU_EUSAGE,
+                       "--sp: dense self-attention is needed: as many keys as queries");
     if (a->sq_max % parts)
-        return tu_fail(err, TU_EUSAGE, "--sp %s: %" PRIu64 " tokens do not divide by %" PRIu64,
+        return tu_fail(err, TU_EUSAGE,
+                       "--sp %s: %" PRIu64 " tokens do not divide by %" PRIu64,
                        s->face.name, a->sq_max, parts);
     if (s->heads && (a->hq % x->u || (a->hkv % x->u && x->u % a->hkv)))
-        return tu_fail(err, TU_EUSAGE, "--sp %s: %" PRIu64 " heads over %" PRIu64
-                       " key heads do not divide by %u ranks", s->face.name, a->hq, a->hkv, x->u);
+        return tu_fail(err, TU_EUSAGE,
+                       "--sp %s: %" PRIu64 " heads over %" PRIu64
+                       " key heads do not divide by %u ranks",
+                       s->face.name, a->hq, a->hkv, x->u);
     if (s->heads && x->u > a->hkv && a->opt.deterministic && (x->m->pass & TU_PASS_BWD))
-        return tu_fail(err, TU_EUSAGE, "--sp %s: %u ranks share %" PRIu64 " key heads: their gradients "
-                       "are summed in an order of their own, not with --deterministic", s->face.name,
-                       x->u, a->hkv);
+        return tu_fail(err, TU_EUSAGE,
+                       "--sp %s: %u ranks share %" PRIu64 " key heads: their gradients "
+                       "are summed in an order of their own, not with --deterministic",
+                       s->face.name, x->u, a->hkv);
     if (s->sequences && a->batch % x->u)
-        return tu_fail(err, TU_EUSAGE, "--sp dsp: %" PRIu64 " sequences do not divide by %u ranks",
+        return tu_fail(err, TU_EUSAGE,
+                       "--sp dsp: %" PRIu64 " sequences do not divide by %u ranks",
                        a->batch, x->u);
     if (s == &lightseq && (x->ranks % 2 && x->ranks > 1))
         return tu_fail(err, TU_EUSAGE, "--sp lightseq: the number of ranks must be even");
     if (s == &lightseq && !a->opt.causal)
         return tu_fail(err, TU_EUSAGE, "--sp lightseq is for --causal");
-    if (a->q_scale || a->k_scale || a->v_scale || a->dbias || a->dslope || a->dlse || a->q_at)
-        return tu_fail(err, TU_EUSAGE, "--sp: scales, offsets, dlse and gradients of biases do not "
+    if (a->q_scale || a->k_scale || a->v_scale || a->dbias || a->dslope || a->dlse ||
+        a->q_at)
+        return tu_fail(err, TU_EUSAGE,
+                       "--sp: scales, offsets, dlse and gradients of biases do not "
                        "go with it");
     for (uint64_t b = 0; b < a->batch; b++)
         if (a->seq[b].sk != a->sk_max || a->seq[b].k_token)
@@ -368,7 +430,8 @@ static int divide(struct job *x, const struct tu_spec *spec, struct tu_err *err)
             (code = tu_spec_u64(spec, "r", u ? x->ranks / u : 0, &r, err)))
             return code;
         if (u == 0 || u * r != x->ranks)
-            return tu_fail(err, TU_EUSAGE, "--sp usp: u times r must be the number of ranks");
+            return tu_fail(err, TU_EUSAGE,
+                           "--sp usp: u times r must be the number of ranks");
     } else if (x->scheme->heads || x->scheme->sequences) {
         u = x->ranks;
         r = 1;
@@ -378,15 +441,17 @@ static int divide(struct job *x, const struct tu_spec *spec, struct tu_err *err)
     return 0;
 }
 
-/* Bytes that rank 0 sends forward: u-1 parts of its q, k, v and of the results (f32) in the exchange,
- * then r-1 blocks of keys in the ring. LightSeq: keys to P/2 ranks, P/2-1 results of guests. */
+/* Bytes that rank 0 sends forward: u-1 parts of its q, k, v and of the results (f32) in
+ * the exchange, then r-1 blocks of keys in the ring. LightSeq: keys to P/2 ranks, P/2-1
+ * results of guests. */
 static double formula(const struct job *x)
 {
     const struct tu_attn *a = &x->all;
     struct tui_shard s;
     share(x, &s, 0);
     s.n = x->own * x->u;
-    double heads = (double)(s.batch * s.hq), keys = (double)(s.batch * s.hkv), own = (double)x->own;
+    double heads = (double)(s.batch * s.hq), keys = (double)(s.batch * s.hkv),
+           own = (double)x->own;
     double d = (double)a->d, dv = (double)a->dv, e = (double)a->q.elem;
     double part = own * (heads * d * e + keys * (d + dv) * e + heads * (dv + 1) * 4);
     double result = (double)s.n * heads * (dv + 1) * 4, block = (double)tui_shard_kv(&s);
@@ -398,15 +463,20 @@ static double formula(const struct job *x)
 int tu_sp_run(const struct tu_mixer_args *m, struct tu_sp_args *sp, struct tu_err *err)
 {
     struct job x = {.m = m, .ranks = sp->ranks, .sent = sp->sent};
-    const struct tu_group g = {.transport = sp->transport, .size = sp->ranks, .ctx = &x,
-                               .fn = rank_main, .post = take_sent, .job = m->job};
+    const struct tu_group g = {.transport = sp->transport,
+                               .size = sp->ranks,
+                               .ctx = &x,
+                               .fn = rank_main,
+                               .post = take_sent,
+                               .job = m->job};
     if (!strcmp(sp->scheme->name, "lasp") || !strcmp(sp->scheme->name, "lasp2"))
         return tui_sp_linear(m, sp, err);
     for (size_t i = 0; i < SCHEMES; i++)
         if (!strcmp(schemes[i]->face.name, sp->scheme->name))
             x.scheme = schemes[i];
     if (!x.scheme || !sp->ranks)
-        return tu_fail(err, TU_EUSAGE, "--sp: there is no scheme '%.40s'", sp->scheme->name);
+        return tu_fail(err, TU_EUSAGE, "--sp: there is no scheme '%.40s'",
+                       sp->scheme->name);
     int code = tu_attn_init(&x.all, m->opt, m->in, m->n_in, err);
     if (code)
         return code;

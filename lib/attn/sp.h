@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* sp.h: one rank of a sequence-parallel problem, between the files sp*.c.
  *
- * A rank holds some tokens and some heads as [batch, head, token, dim]. Ranks of a ring hold other
- * tokens of the same heads; those of an exchange trade heads (or sequences) for tokens. */
+ * A rank holds some tokens and some heads as [batch, head, token, dim]. Ranks of a ring
+ * hold other tokens of the same heads; those of an exchange trade heads (or sequences)
+ * for tokens. */
 #ifndef ATTN_SP_H
 #define ATTN_SP_H
 
@@ -20,7 +21,8 @@ static inline uint32_t tui_member(const struct tui_comm *c, uint32_t i)
     return c->first + i * c->step;
 }
 
-/* Who computes what: at step t rank r multiplies the queries of *q with the keys of *k. */
+/* Who computes what: at step t rank r multiplies the queries of *q with the keys of *k.
+ */
 struct tui_plan_sp {
     uint32_t (*steps)(uint32_t n);
     bool (*pair)(uint32_t n, uint32_t r, uint32_t t, uint32_t *q, uint32_t *k);
@@ -29,15 +31,15 @@ struct tui_plan_sp {
 
 /* Tokens and heads of this rank; keys as many as queries. */
 struct tui_shard {
-    const struct tu_attn *all;  /* the whole problem */
-    uint64_t batch, n;          /* tokens of the block that this rank owns */
+    const struct tu_attn *all; /* the whole problem */
+    uint64_t batch, n;         /* tokens of the block that this rank owns */
     uint64_t b0, h0, hq, hkv0, hkv;
-    int64_t **at;               /* [members] global tokens of each member's block, [n] */
-    size_t e;                   /* bytes of an element of q, k, v */
+    int64_t **at; /* [members] global tokens of each member's block, [n] */
+    size_t e;     /* bytes of an element of q, k, v */
     unsigned char *q, *k, *v, *dout; /* [batch, heads, n, dim] */
-    float *o, *lse;             /* f32 [batch, hq, n, dv], [batch, hq, n] */
-    float *dq, *dk, *dv;        /* f32 */
-    float *dsink;               /* [all heads] */
+    float *o, *lse;                  /* f32 [batch, hq, n, dv], [batch, hq, n] */
+    float *dq, *dk, *dv;             /* f32 */
+    float *dsink;                    /* [all heads] */
     struct tu_arena *arena;
 };
 
@@ -62,15 +64,17 @@ int tui_sp_backward(const struct tui_shard *s, const struct tui_queries *q,
                     const unsigned char *kv, const int64_t *k_at, uint64_t nk, float *dq,
                     float *dk, float *dv, struct tu_err *err);
 
-/* Forward and backward over a ring by a plan; o, lse and the gradients of s are filled. */
-int tui_ring_forward(struct tui_shard *s, const struct tui_comm *c, const struct tui_plan_sp *plan,
-                     struct tu_err *err);
+/* Forward and backward over a ring by a plan; o, lse and the gradients of s are filled.
+ */
+int tui_ring_forward(struct tui_shard *s, const struct tui_comm *c,
+                     const struct tui_plan_sp *plan, struct tu_err *err);
 int tui_ring_backward(struct tui_shard *s, const struct tui_comm *c,
                       const struct tui_plan_sp *plan, struct tu_err *err);
 /* The same after all blocks have been brought together: one call in global order. */
 int tui_gather_forward(struct tui_shard *s, const struct tui_comm *c, struct tu_err *err);
 int tui_gather_backward(struct tui_shard *s, const struct tui_comm *c, bool deterministic,
                         struct tu_err *err);
-void *tui_sp_alloc(const struct tui_shard *s, uint64_t n, size_t size, struct tu_err *err);
+void *tui_sp_alloc(const struct tui_shard *s, uint64_t n, size_t size,
+                   struct tu_err *err);
 
 #endif

@@ -1,30 +1,35 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* sp_gather.c: bring all blocks together, then compute as one process does.
  *
- * Blocks go round a ring once. Rows are put where they stand in the whole, so a call sees keys in
- * global order and gives a row the bits it has in one process. */
+ * Blocks go round a ring once. Rows are put where they stand in the whole, so a call sees
+ * keys in global order and gives a row the bits it has in one process. */
 #include <string.h>
 #include "attn/sp.h"
 
 /* Everybody's `bytes` at `mine` into all [n][bytes]. */
-static int ring(const struct tui_comm *c, const void *mine, uint64_t bytes, unsigned char *all,
-                struct tu_err *err)
+static int ring(const struct tui_comm *c, const void *mine, uint64_t bytes,
+                unsigned char *all, struct tu_err *err)
 {
     memcpy(all + c->me * bytes, mine, bytes);
-    uint32_t up = tui_member(c, (c->me + 1) % c->n), down = tui_member(c, (c->me + c->n - 1) % c->n);
+    uint32_t up = tui_member(c, (c->me + 1) % c->n),
+             down = tui_member(c, (c->me + c->n - 1) % c->n);
     int code = 0;
     for (uint32_t t = 1; !code && t < c->n; t++) {
         uint32_t out = (c->me + c->n - t + 1) % c->n, in = (c->me + c->n - t) % c->n;
-        struct tu_move m = {.to = up, .from = down, .out = all + out * bytes, .out_bytes = bytes,
-                            .in = all + in * bytes, .in_bytes = bytes};
+        struct tu_move m = {.to = up,
+                            .from = down,
+                            .out = all + out * bytes,
+                            .out_bytes = bytes,
+                            .in = all + in * bytes,
+                            .in_bytes = bytes};
         code = tu_rank_move(c->rank, &m, err);
     }
     return code;
 }
 
 /* [member][units][n][dim] to [units][N][dim] by global token. */
-static void place(const struct tui_shard *s, uint32_t members, unsigned char *all, uint64_t stride,
-                  unsigned char *whole, uint64_t units, uint64_t dim)
+static void place(const struct tui_shard *s, uint32_t members, unsigned char *all,
+                  uint64_t stride, unsigned char *whole, uint64_t units, uint64_t dim)
 {
     uint64_t total = s->n * members;
     for (uint32_t m = 0; m < members; m++)
@@ -67,12 +72,15 @@ int tui_gather_forward(struct tui_shard *s, const struct tui_comm *c, struct tu_
     const unsigned char *kv = gather_keys(s, c, err);
     if (!kv)
         return err->code;
-    return tui_sp_forward(s, s->q, s->at[c->me], s->n, kv, NULL, s->n * c->n, s->o, s->lse, err);
+    return tui_sp_forward(s, s->q, s->at[c->me], s->n, kv, NULL, s->n * c->n, s->o,
+                          s->lse, err);
 }
 
-/* Sums over ranks of gradients of all keys, each block to its owner, in the order of ranks. */
-static int scatter(const struct tui_shard *s, const struct tui_comm *c, const float *whole,
-                   uint64_t units, uint64_t dim, float *own, struct tu_err *err)
+/* Sums over ranks of gradients of all keys, each block to its owner, in the order of
+ * ranks. */
+static int scatter(const struct tui_shard *s, const struct tui_comm *c,
+                   const float *whole, uint64_t units, uint64_t dim, float *own,
+                   struct tu_err *err)
 {
     uint64_t block = units * s->n * dim, total = s->n * c->n;
     float *out = tui_sp_alloc(s, block + 1, sizeof *out, err);
@@ -83,13 +91,18 @@ static int scatter(const struct tui_shard *s, const struct tui_comm *c, const fl
         for (uint64_t u = 0; u < units; u++)
             for (uint64_t i = 0; i < s->n; i++)
                 memcpy(out + (u * s->n + i) * dim,
-                       whole + (u * total + (uint64_t)s->at[to][i]) * dim, dim * sizeof *out);
+                       whole + (u * total + (uint64_t)s->at[to][i]) * dim,
+                       dim * sizeof *out);
         if (t == 0) {
             memcpy(in + c->me * block, out, block * sizeof *in);
             continue;
         }
-        struct tu_move m = {.to = tui_member(c, to), .from = tui_member(c, from), .out = out,
-                            .out_bytes = block * 4, .in = in + from * block, .in_bytes = block * 4};
+        struct tu_move m = {.to = tui_member(c, to),
+                            .from = tui_member(c, from),
+                            .out = out,
+                            .out_bytes = block * 4,
+                            .in = in + from * block,
+                            .in_bytes = block * 4};
         code = tu_rank_move(c->rank, &m, err);
     }
     for (uint32_t r = 0; !code && r < c->n; r++)

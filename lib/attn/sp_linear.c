@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* sp_linear.c: linear attention over ranks: LASP hands the state from rank to rank, LASP-2 gathers
- * the states of all chunks once.
+/* sp_linear.c: linear attention over ranks: LASP hands the state from rank to rank,
+ * LASP-2 gathers the states of all chunks once.
  *
- * A rank holds neighbouring tokens and computes with the row itself, states in float64. LASP gives
- * the bits of one process that goes step by step (the deterministic form). LASP-2 computes its chunk
- * with an empty state first; S_in = sum over s < r of lambda^{C(r-1-s)} M_s. Source: Sun et al.,
- * "LASP", 2024; "LASP-2", 2025. */
+ * A rank holds neighbouring tokens and computes with the row itself, states in float64.
+ * LASP gives the bits of one process that goes step by step (the deterministic form).
+ * LASP-2 computes its chunk with an empty state first; S_in = sum over s < r of
+ * lambda^{C(r-1-s)} M_s. Source: Sun et al., "LASP", 2024; "LASP-2", 2025. */
 #include <inttypes.h>
 #include <math.h>
 #include <string.h>
@@ -14,7 +14,8 @@
 
 const struct tu_sp tui_sp_lasp = {"lasp", "linear: the state goes from rank to rank",
                                   "Sun et al., LASP, 2024"};
-const struct tu_sp tui_sp_lasp2 = {"lasp2", "linear: the states of all chunks, gathered once",
+const struct tu_sp tui_sp_lasp2 = {"lasp2",
+                                   "linear: the states of all chunks, gathered once",
                                    "Sun et al., LASP-2, 2025"};
 
 struct job {
@@ -33,8 +34,8 @@ struct part {
     uint64_t c, states, each; /* tokens; values of all states; of one */
     struct tu_operand in[6];  /* q k v do state_in dstate */
     struct tu_mixer_args a;
-    double *state, *dstate;   /* in */
-    double *out[2];           /* state_out, dstate_in */
+    double *state, *dstate; /* in */
+    double *out[2];         /* state_out, dstate_in */
     struct tu_arena *arena;
 };
 
@@ -58,7 +59,8 @@ static int slice(struct part *p, struct tu_operand *to, const struct tu_operand 
     return to->data ? 0 : TU_ENOMEM;
 }
 
-static void paste(const struct part *p, const struct tu_operand *to, const struct tu_operand *from)
+static void paste(const struct part *p, const struct tu_operand *to,
+                  const struct tu_operand *from)
 {
     size_t row = to->dim[2] * to->dim[3] * tu_dtype_find(to->dtype)->block_bytes;
     for (uint64_t b = 0; b < to->dim[0]; b++)
@@ -73,7 +75,8 @@ static int setup(struct part *p, struct tu_err *err)
     int code;
     p->states = r->batch * r->heads * r->d * r->dv;
     p->each = r->d * r->dv;
-    if ((code = slice(p, &p->in[0], r->q, err)) || (code = slice(p, &p->in[1], r->k, err)) ||
+    if ((code = slice(p, &p->in[0], r->q, err)) ||
+        (code = slice(p, &p->in[1], r->k, err)) ||
         (code = slice(p, &p->in[2], r->v, err)) ||
         (code = slice(p, &p->in[3], r->dout ? r->dout : r->v, err)))
         return code;
@@ -83,8 +86,10 @@ static int setup(struct part *p, struct tu_err *err)
         if (!(*mem[i] = tu_arena_alloc(p->arena, p->states + 1, sizeof(double), err)))
             return TU_ENOMEM;
     for (unsigned i = 4; i < 6; i++) {
-        p->in[i] = (struct tu_operand){.name = i == 4 ? "state_in" : "dstate", .dtype = TU_F64,
-                                       .rank = 4, .data = i == 4 ? p->state : p->dstate};
+        p->in[i] = (struct tu_operand){.name = i == 4 ? "state_in" : "dstate",
+                                       .dtype = TU_F64,
+                                       .rank = 4,
+                                       .data = i == 4 ? p->state : p->dstate};
         memcpy(p->in[i].dim, dim, sizeof dim);
     }
     return 0;
@@ -94,7 +99,10 @@ static int setup(struct part *p, struct tu_err *err)
 static int pass(struct part *p, int which, struct tu_err *err)
 {
     const struct tu_mixer *row = tu_mixer_find("linear");
-    p->a = (struct tu_mixer_args){.opt = p->x->m->opt, .in = p->in, .n_in = 6, .pass = which,
+    p->a = (struct tu_mixer_args){.opt = p->x->m->opt,
+                                  .in = p->in,
+                                  .n_in = 6,
+                                  .pass = which,
                                   .algo = p->x->m->algo};
     int code = row->infer(&p->a, err);
     for (size_t i = 0; !code && i < p->a.n_out; i++) {
@@ -122,20 +130,24 @@ static void keep(const struct part *p)
 }
 
 /* The state after the last chunk, the gradient before the first: to the caller. */
-static int put_end(const struct part *p, const char *name, const double *v, struct tu_err *err)
+static int put_end(const struct part *p, const char *name, const double *v,
+                   struct tu_err *err)
 {
-    return tui_recur_put(tu_operand_find(p->x->m->out, p->x->m->n_out, name), 0, v, p->states, err);
+    return tui_recur_put(tu_operand_find(p->x->m->out, p->x->m->n_out, name), 0, v,
+                         p->states, err);
 }
 
 /* State in from below (or above), pass, state out. */
 static int relay(struct part *p, int which, struct tu_err *err)
 {
     bool back = which == TU_PASS_BWD;
-    bool first = back ? p->id + 1 == p->n : p->id == 0, last = back ? p->id == 0 : p->id + 1 == p->n;
+    bool first = back ? p->id + 1 == p->n : p->id == 0,
+         last = back ? p->id == 0 : p->id + 1 == p->n;
     uint32_t from = back ? p->id + 1 : p->id - 1, to = back ? p->id - 1 : p->id + 1;
     int code = 0;
     if (!first)
-        code = tu_rank_recv(p->rank, from, back ? p->dstate : p->state, p->states * 8, err);
+        code =
+            tu_rank_recv(p->rank, from, back ? p->dstate : p->state, p->states * 8, err);
     code = code ? code : pass(p, which, err);
     if (!code)
         keep(p);
@@ -146,7 +158,8 @@ static int relay(struct part *p, int which, struct tu_err *err)
     return code;
 }
 
-/* The chunk alone, everybody's state, the chunk again with what came before (or comes after). */
+/* The chunk alone, everybody's state, the chunk again with what came before (or comes
+ * after). */
 static int gather(struct part *p, int which, struct tu_err *err)
 {
     bool back = which == TU_PASS_BWD;
@@ -155,15 +168,19 @@ static int gather(struct part *p, int which, struct tu_err *err)
     double *given = tu_arena_alloc(p->arena, p->states + 1, sizeof *given, err);
     if (!all || !given)
         return TU_ENOMEM;
-    memcpy(given, in, p->states * sizeof *given); /* of the whole sequence: enters at one end */
+    memcpy(given, in,
+           p->states * sizeof *given); /* of the whole sequence: enters at one end */
     memset(in, 0, p->states * sizeof *in);
     int code = pass(p, which, err);
     memcpy(all + p->id * p->states, p->out[back], p->states * sizeof *all);
     for (uint32_t t = 1; !code && t < p->n; t++) {
         uint32_t out = (p->id + p->n - t + 1) % p->n, from = (p->id + p->n - t) % p->n;
-        struct tu_move m = {.to = (p->id + 1) % p->n, .from = (p->id + p->n - 1) % p->n,
-                            .out = all + out * p->states, .out_bytes = p->states * 8,
-                            .in = all + from * p->states, .in_bytes = p->states * 8};
+        struct tu_move m = {.to = (p->id + 1) % p->n,
+                            .from = (p->id + p->n - 1) % p->n,
+                            .out = all + out * p->states,
+                            .out_bytes = p->states * 8,
+                            .in = all + from * p->states,
+                            .in_bytes = p->states * 8};
         code = tu_rank_move(p->rank, &m, err);
     }
     for (uint32_t s = 0; !code && s < p->n; s++) {
@@ -175,7 +192,8 @@ static int gather(struct part *p, int which, struct tu_err *err)
     }
     uint64_t far = back ? p->n - 1 - p->id : p->id;
     for (uint64_t i = 0; i < p->states; i++)
-        in[i] += pow(lambda(p, i / p->each % p->x->r.heads), (double)(p->c * far)) * given[i];
+        in[i] +=
+            pow(lambda(p, i / p->each % p->x->r.heads), (double)(p->c * far)) * given[i];
     code = code ? code : pass(p, which, err);
     if (!code)
         keep(p);
@@ -187,8 +205,12 @@ static int gather(struct part *p, int which, struct tu_err *err)
 static int rank_main(struct tu_rank *rank, void *ctx, struct tu_err *err)
 {
     const struct job *x = ctx;
-    struct part p = {.x = x, .rank = rank, .id = tu_rank_id(rank), .n = x->ranks,
-                     .c = x->r.n / x->ranks, .arena = tu_arena_new(err)};
+    struct part p = {.x = x,
+                     .rank = rank,
+                     .id = tu_rank_id(rank),
+                     .n = x->ranks,
+                     .c = x->r.n / x->ranks,
+                     .arena = tu_arena_new(err)};
     bool relays = !x->second || x->m->opt->deterministic;
     int code = p.arena ? tu_rank_begin(rank, err) : TU_ENOMEM;
     if (code || (code = setup(&p, err)))
@@ -196,8 +218,8 @@ static int rank_main(struct tu_rank *rank, void *ctx, struct tu_err *err)
     if (!relays || p.id == 0)
         code = tui_recur_state(x->r.state, 0, p.state, p.states, err);
     if (!code && (!relays || p.id + 1 == p.n))
-        code = tui_recur_state(tu_operand_find(x->m->in, x->m->n_in, "dstate"), 0, p.dstate,
-                               p.states, err);
+        code = tui_recur_state(tu_operand_find(x->m->in, x->m->n_in, "dstate"), 0,
+                               p.dstate, p.states, err);
     code = code ? code : (relays ? relay : gather)(&p, TU_PASS_FWD, err);
     if (!code && (x->m->pass & TU_PASS_BWD))
         code = (relays ? relay : gather)(&p, TU_PASS_BWD, err);
@@ -215,17 +237,25 @@ static void take_sent(void *ctx, uint32_t rank, const void *p, size_t n)
         memcpy(x->sent + rank, p, n);
 }
 
-int tui_sp_linear(const struct tu_mixer_args *m, struct tu_sp_args *sp, struct tu_err *err)
+int tui_sp_linear(const struct tu_mixer_args *m, struct tu_sp_args *sp,
+                  struct tu_err *err)
 {
-    struct job x = {.m = m, .ranks = sp->ranks, .sent = sp->sent,
+    struct job x = {.m = m,
+                    .ranks = sp->ranks,
+                    .sent = sp->sent,
                     .second = !strcmp(sp->scheme->name, "lasp2")};
-    const struct tu_group g = {.transport = sp->transport, .size = sp->ranks, .ctx = &x,
-                               .fn = rank_main, .post = take_sent, .job = m->job};
+    const struct tu_group g = {.transport = sp->transport,
+                               .size = sp->ranks,
+                               .ctx = &x,
+                               .fn = rank_main,
+                               .post = take_sent,
+                               .job = m->job};
     int code = tui_recur_init(&x.r, m, err);
     if (code)
         return code;
     if (m->opt->bidirectional || !sp->ranks || x.r.n % sp->ranks)
-        return tu_fail(err, TU_EUSAGE, "--sp %s: %" PRIu64 " causal tokens must divide by the ranks",
+        return tu_fail(err, TU_EUSAGE,
+                       "--sp %s: %" PRIu64 " causal tokens must divide by the ranks",
                        sp->scheme->name, x.r.n);
     double state = 8.0 * (double)(x.r.batch * x.r.heads * x.r.d * x.r.dv);
     sp->formula = x.second ? (sp->ranks - 1) * state : sp->ranks > 1 ? state : 0;

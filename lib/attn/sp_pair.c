@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* sp_pair.c: one block of queries against one block of keys, wherever they lie in the whole.
+/* sp_pair.c: one block of queries against one block of keys, wherever they lie in the
+ * whole.
  *
- * Masks, slopes, dropout and biases are asked by global indices, so no scheme has to forbid them.
- * Sinks join later, once. */
+ * Masks, slopes, dropout and biases are asked by global indices, so no scheme has to
+ * forbid them. Sinks join later, once. */
 #include <string.h>
 #include "attn/sp.h"
 
@@ -11,12 +12,16 @@ void *tui_sp_alloc(const struct tui_shard *s, uint64_t n, size_t size, struct tu
     return tu_arena_alloc(s->arena, n, size, err);
 }
 
-static struct tu_rows rows(const void *data, uint32_t dtype, size_t e, uint64_t heads, uint64_t n,
-                           uint64_t dim)
+static struct tu_rows rows(const void *data, uint32_t dtype, size_t e, uint64_t heads,
+                           uint64_t n, uint64_t dim)
 {
-    return (struct tu_rows){.data = (unsigned char *)data, .dtype = dtype, .elem = (uint32_t)e,
-                            .dim = dim, .batch = (int64_t)(heads * n * dim),
-                            .token = (int64_t)dim, .head = (int64_t)(n * dim)};
+    return (struct tu_rows){.data = (unsigned char *)data,
+                            .dtype = dtype,
+                            .elem = (uint32_t)e,
+                            .dim = dim,
+                            .batch = (int64_t)(heads * n * dim),
+                            .token = (int64_t)dim,
+                            .head = (int64_t)(n * dim)};
 }
 
 /* The pair as a problem of its own; seq [batch] is the caller's. */
@@ -35,8 +40,8 @@ static void problem(struct tu_attn *a, struct tu_attn_seq *seq, const struct tui
     a->page = 0;
     a->q = rows(q, all->q.dtype, s->e, s->hq, nq, all->d);
     a->k = rows(kv, all->q.dtype, s->e, s->hkv, nk, all->d);
-    a->v = rows(kv + s->batch * s->hkv * nk * all->d * s->e, all->q.dtype, s->e, s->hkv, nk,
-                all->dv);
+    a->v = rows(kv + s->batch * s->hkv * nk * all->d * s->e, all->q.dtype, s->e, s->hkv,
+                nk, all->dv);
     a->q_at = q_at;
     a->k_at = k_at;
     a->seq = seq;
@@ -58,8 +63,12 @@ static void problem(struct tu_attn *a, struct tu_attn_seq *seq, const struct tui
     if (a->docs)
         a->docs += b0 * (int64_t)a->docs_n;
     for (uint64_t b = 0; b < s->batch; b++)
-        seq[b] = (struct tu_attn_seq){.q_batch = b, .sq = nq, .k_batch = b, .sk = nk,
-                                      .lse_at = b * s->hq * nq, .off = all->seq[s->b0 + b].off,
+        seq[b] = (struct tu_attn_seq){.q_batch = b,
+                                      .sq = nq,
+                                      .k_batch = b,
+                                      .sk = nk,
+                                      .lse_at = b * s->hq * nq,
+                                      .off = all->seq[s->b0 + b].off,
                                       .prefix = all->seq[s->b0 + b].prefix};
 }
 

@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* sp_ring.c: forward and backward by a plan of pairs: who multiplies whose queries with whose keys.
+/* sp_ring.c: forward and backward by a plan of pairs: who multiplies whose queries with
+ * whose keys.
  *
- * A step is: get the keys (or queries) that the plan names, compute the pair, bring what belongs to
- * another rank home. Partial results stay f32 and merge in the order of the steps. In the backward
- * the gradients of keys go to their owner at once. Transfers of a step are one send and one receive
- * under way together, so blocking transports cannot lock up. */
+ * A step is: get the keys (or queries) that the plan names, compute the pair, bring what
+ * belongs to another rank home. Partial results stay f32 and merge in the order of the
+ * steps. In the backward the gradients of keys go to their owner at once. Transfers of a
+ * step are one send and one receive under way together, so blocking transports cannot
+ * lock up. */
 #include <math.h>
 #include <string.h>
 #include "attn/sp.h"
@@ -15,10 +17,11 @@ enum { NOBODY = -1 };
 struct turn {
     bool busy;
     uint32_t q, k;
-    int k_to, q_to;     /* members that compute with my keys, my queries; NOBODY */
+    int k_to, q_to; /* members that compute with my keys, my queries; NOBODY */
 };
 
-static struct turn turn_of(const struct tui_plan_sp *p, uint32_t n, uint32_t me, uint32_t t)
+static struct turn turn_of(const struct tui_plan_sp *p, uint32_t n, uint32_t me,
+                           uint32_t t)
 {
     struct turn x = {.k_to = NOBODY, .q_to = NOBODY};
     x.busy = p->pair(n, me, t, &x.q, &x.k);
@@ -34,23 +37,27 @@ static struct turn turn_of(const struct tui_plan_sp *p, uint32_t n, uint32_t me,
     return x;
 }
 
-static int move(const struct tui_comm *c, int to, const void *out, uint64_t n_out, int from,
-                void *in, uint64_t n_in, struct tu_err *err)
+static int move(const struct tui_comm *c, int to, const void *out, uint64_t n_out,
+                int from, void *in, uint64_t n_in, struct tu_err *err)
 {
     if (to == NOBODY && from == NOBODY)
         return 0;
     struct tu_move m = {.to = to == NOBODY ? TU_NOBODY : tui_member(c, (uint32_t)to),
-                        .from = from == NOBODY ? TU_NOBODY : tui_member(c, (uint32_t)from),
-                        .out = out, .out_bytes = to == NOBODY ? 0 : n_out, .in = in,
+                        .from =
+                            from == NOBODY ? TU_NOBODY : tui_member(c, (uint32_t)from),
+                        .out = out,
+                        .out_bytes = to == NOBODY ? 0 : n_out,
+                        .in = in,
                         .in_bytes = from == NOBODY ? 0 : n_in};
     return tu_rank_move(c->rank, &m, err);
 }
 
-/* Keys of the step: mine, or into `in`. `held` is what was used before, for plans that forward. */
+/* Keys of the step: mine, or into `in`. `held` is what was used before, for plans that
+ * forward. */
 static int get_keys(const struct tui_shard *s, const struct tui_comm *c,
                     const struct tui_plan_sp *p, const struct turn *x, uint32_t t,
-                    const unsigned char *held, unsigned char *in, const unsigned char **keys,
-                    struct tu_err *err)
+                    const unsigned char *held, unsigned char *in,
+                    const unsigned char **keys, struct tu_err *err)
 {
     uint64_t bytes = tui_shard_kv(s);
     bool remote = x->busy && x->k != c->me;
@@ -69,8 +76,8 @@ static int get_keys(const struct tui_shard *s, const struct tui_comm *c,
 
 static void merge(const struct tui_shard *s, float *o, float *lse)
 {
-    tu_attn_merge((float *[]){s->o, o}, (float *[]){s->lse, lse}, 2, s->batch * s->hq * s->n,
-                  s->all->dv);
+    tu_attn_merge((float *[]){s->o, o}, (float *[]){s->lse, lse}, 2,
+                  s->batch * s->hq * s->n, s->all->dv);
 }
 
 /* Memory of both passes. */
@@ -106,8 +113,8 @@ static int buffers_init(struct buffers *m, const struct tui_shard *s, struct tu_
     return 0;
 }
 
-int tui_ring_forward(struct tui_shard *s, const struct tui_comm *c, const struct tui_plan_sp *plan,
-                     struct tu_err *err)
+int tui_ring_forward(struct tui_shard *s, const struct tui_comm *c,
+                     const struct tui_plan_sp *plan, struct tu_err *err)
 {
     struct buffers m;
     uint64_t rows = s->batch * s->hq * s->n;
@@ -125,8 +132,8 @@ int tui_ring_forward(struct tui_shard *s, const struct tui_comm *c, const struct
             break;
         held = keys;
         if (x.busy)
-            code = tui_sp_forward(s, guest ? m.queries : s->q, s->at[x.q], s->n, keys, s->at[x.k],
-                                  s->n, m.o, m.lse, err);
+            code = tui_sp_forward(s, guest ? m.queries : s->q, s->at[x.q], s->n, keys,
+                                  s->at[x.k], s->n, m.o, m.lse, err);
         if (x.busy && !guest)
             merge(s, m.o, m.lse);
         if (!code)
@@ -149,7 +156,8 @@ static struct tui_queries pack(const struct tui_shard *s, const struct buffers *
                                unsigned char *at, bool fill)
 {
     const struct tu_attn *a = s->all;
-    uint64_t rows = s->batch * s->hq * s->n, g = rows * a->dv * s->e, o = rows * a->dv * 4;
+    uint64_t rows = s->batch * s->hq * s->n, g = rows * a->dv * s->e,
+             o = rows * a->dv * 4;
     unsigned char *dout = at + m->q_bytes, *of = dout + g, *lse = of + o;
     if (fill) {
         memcpy(at, s->q, m->q_bytes);
@@ -157,8 +165,9 @@ static struct tui_queries pack(const struct tui_shard *s, const struct buffers *
         memcpy(of, s->o, o);
         memcpy(lse, s->lse, rows * 4);
     }
-    return (struct tui_queries){at, dout, (const float *)(const void *)of,
-                                (const float *)(const void *)lse, NULL, s->n};
+    return (struct tui_queries){
+        at,   dout, (const float *)(const void *)of, (const float *)(const void *)lse,
+        NULL, s->n};
 }
 
 int tui_ring_backward(struct tui_shard *s, const struct tui_comm *c,
@@ -169,21 +178,23 @@ int tui_ring_backward(struct tui_shard *s, const struct tui_comm *c,
     unsigned char *mine = code ? NULL : tui_sp_alloc(s, m.back_bytes + 64, 1, err);
     if (!mine)
         return code ? code : TU_ENOMEM;
-    struct tui_queries own = pack(s, &m, mine, true), other = pack(s, &m, m.queries, false);
+    struct tui_queries own = pack(s, &m, mine, true),
+                       other = pack(s, &m, m.queries, false);
     const unsigned char *held = s->k, *keys;
     uint64_t split = s->batch * s->hkv * s->n * s->all->d;
     for (uint32_t t = 0; !code && t < plan->steps(c->n); t++) {
         struct turn x = turn_of(plan, c->n, c->me, t);
         bool guest = x.busy && x.q != c->me, away = x.busy && x.k != c->me;
         if ((code = get_keys(s, c, plan, &x, t, held, m.keys[t % 2], &keys, err)) ||
-            (code = move(c, x.q_to, mine, m.back_bytes, guest ? (int)x.q : NOBODY, m.queries,
-                         m.back_bytes, err)))
+            (code = move(c, x.q_to, mine, m.back_bytes, guest ? (int)x.q : NOBODY,
+                         m.queries, m.back_bytes, err)))
             break;
         held = keys;
         struct tui_queries *q = guest ? &other : &own;
         q->at = s->at[x.busy ? x.q : c->me];
         if (x.busy)
-            code = tui_sp_backward(s, q, keys, s->at[x.k], s->n, m.dq, m.dk, m.dk + split, err);
+            code = tui_sp_backward(s, q, keys, s->at[x.k], s->n, m.dq, m.dk, m.dk + split,
+                                   err);
         if (x.busy && !guest)
             add(s->dq, m.dq, m.dq_floats);
         if (x.busy && !away)

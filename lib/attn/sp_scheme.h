@@ -6,6 +6,7 @@
 #include <tensorutils/attn.h>
 
 extern const struct tu_sp tui_sp_lasp, tui_sp_lasp2;
-int tui_sp_linear(const struct tu_mixer_args *m, struct tu_sp_args *sp, struct tu_err *err);
+int tui_sp_linear(const struct tu_mixer_args *m, struct tu_sp_args *sp,
+                  struct tu_err *err);
 
 #endif

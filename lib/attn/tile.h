@@ -1,46 +1,48 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* tile.h: what attention does with a tile, as rows of functions for one instruction set each.
+/* tile.h: what attention does with a tile, as rows of functions for one instruction set
+ * each.
  *
- * All matrix products are C[m×n] (+)= A[m×k] · B[k×n] with A row-major, B packed in panels of
- * columns, C f32 row-major. Sizes are padded: n to npad, k to kpad, m to mpad, and what is in the
- * padding of A and B is zero. Rows that compute in f32 read A as it is in memory; others pack
- * it. */
+ * All matrix products are C[m×n] (+)= A[m×k] · B[k×n] with A row-major, B packed in
+ * panels of columns, C f32 row-major. Sizes are padded: n to npad, k to kpad, m to mpad,
+ * and what is in the padding of A and B is zero. Rows that compute in f32 read A as it is
+ * in memory; others pack it. */
 #ifndef ATTN_TILE_H
 #define ATTN_TILE_H
 
 #include <tensorutils/attn.h>
 
-/* One step of the online softmax over m rows and n columns of s. Per row: c is the base of the
- * exponent (log2 units, -inf at first), l the sum. */
+/* One step of the online softmax over m rows and n columns of s. Per row: c is the base
+ * of the exponent (log2 units, -inf at first), l the sum. */
 struct tui_softmax {
-    float *s;       /* [m, ld], q·k or final logits */
+    float *s; /* [m, ld], q·k or final logits */
     size_t ld;
     size_t m, n;
-    float mul;      /* log2(e) times what s still lacks */
+    float mul; /* log2(e) times what s still lacks */
     float *c, *l;
-    float *alpha;   /* out: factor for what was accumulated before */
-    void *p;        /* out: [m, ldp] as an A operand; may be s where A is f32 */
+    float *alpha; /* out: factor for what was accumulated before */
+    void *p;      /* out: [m, ldp] as an A operand; may be s where A is f32 */
     size_t ldp;
 };
 
 /* One tile of the backward, transposed: n keys are rows, m queries columns. */
 struct tui_grad {
-    float *s;            /* in: q·k [n, ld]; out: P, dropped and scaled */
-    float *dp;           /* in: dO·V [n, ld]; out: dS without the scale */
+    float *s;  /* in: q·k [n, ld]; out: P, dropped and scaled */
+    float *dp; /* in: dO·V [n, ld]; out: dS without the scale */
     size_t ld, n, m;
     float mul;
-    const float *lse2;   /* [m], log2 units; +inf for rows without keys */
-    const float *delta;  /* [m], minus dlse */
-    const float *keep;   /* [n, ld], 0 or 1/(1-p), or NULL */
-    const float *chain;  /* [n, ld], derivative of the cap, or NULL */
+    const float *lse2;  /* [m], log2 units; +inf for rows without keys */
+    const float *delta; /* [m], minus dlse */
+    const float *keep;  /* [n, ld], 0 or 1/(1-p), or NULL */
+    const float *chain; /* [n, ld], derivative of the cap, or NULL */
 };
 
 struct tui_ops {
     const char *name;
-    unsigned elem;             /* bytes of an element of A and B */
+    unsigned elem; /* bytes of an element of A and B */
     unsigned mpad, npad, kpad;
-    unsigned tile_q, tile_k;   /* good sizes of a tile */
-    void (*begin)(void);       /* the state of this thread that the others need; end undoes it */
+    unsigned tile_q, tile_k; /* good sizes of a tile */
+    void (*begin)(
+        void); /* the state of this thread that the others need; end undoes it */
     void (*end)(void);
     /* A from f32 rows [m, k]; NULL: A is f32 rows. */
     void (*pack_a)(void *a, size_t lda, const float *src, size_t ld, size_t m, size_t k);
@@ -52,13 +54,15 @@ struct tui_ops {
     void (*softmax)(const struct tui_softmax *x);
     void (*rescale)(float *acc, size_t ld, size_t m, size_t n, const float *alpha);
     void (*grad)(const struct tui_grad *x);
-    /* s[r, j] = q[r]·k[j] for few rows of q, and acc[r] += p[r, j] v[j]: nothing packed. */
-    void (*dots)(float *s, size_t lds, const float *q, size_t ldq, const float *k, size_t ldk,
-                 size_t m, size_t n, size_t d);
-    void (*sums)(float *acc, size_t ld, const float *p, size_t ldp, const float *v, size_t ldv,
-                 size_t m, size_t n, size_t d);
+    /* s[r, j] = q[r]·k[j] for few rows of q, and acc[r] += p[r, j] v[j]: nothing packed.
+     */
+    void (*dots)(float *s, size_t lds, const float *q, size_t ldq, const float *k,
+                 size_t ldk, size_t m, size_t n, size_t d);
+    void (*sums)(float *acc, size_t ld, const float *p, size_t ldp, const float *v,
+                 size_t ldv, size_t m, size_t n, size_t d);
     bool (*finite)(const float *x, size_t n);
-    /* Loops in registers, for measuring: operations done; *sink keeps them from vanishing. */
+    /* Loops in registers, for measuring: operations done; *sink keeps them from
+     * vanishing. */
     double (*peak)(unsigned n, float *sink);
     double (*peak_exp)(unsigned n, float *sink);
 };
@@ -68,8 +72,8 @@ extern const struct tui_ops tui_ops_amx, tui_ops_avx512, tui_ops_avx2;
 #endif
 extern const struct tui_ops tui_ops_plain;
 
-/* The best row for a compute dtype (TU_F32, TU_BF16) and these CPU bits. Matrix units that the
- * kernel of the system refuses are not among the bits. */
+/* The best row for a compute dtype (TU_F32, TU_BF16) and these CPU bits. Matrix units
+ * that the kernel of the system refuses are not among the bits. */
 const struct tui_ops *tui_ops_pick(uint32_t compute, uint32_t bits);
 /* Row i of the table, NULL past the end, and the bits it needs. */
 const struct tui_ops *tui_ops_row(size_t i, uint32_t *needs);

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* tile_body.h: the f32 tile kernels, written once over a handful of vector operations.
  *
- * Included by one file per instruction set, which first defines: W lanes of a `vec`, MR rows of
- * the micro-kernel, v_load v_store v_set v_add v_sub v_mul v_fma v_max v_exp2 v_sum v_top and, if
- * it has a fast one, PACK_BT. With BESIDE_PRODUCTS only what is no product of matrices and no
- * softmax is made. A panel of B has 2·W columns. v_max(a, b) may give either on NaN:
- * a NaN reaches the result through the exponential. */
+ * Included by one file per instruction set, which first defines: W lanes of a `vec`, MR
+ * rows of the micro-kernel, v_load v_store v_set v_add v_sub v_mul v_fma v_max v_exp2
+ * v_sum v_top and, if it has a fast one, PACK_BT. With BESIDE_PRODUCTS only what is no
+ * product of matrices and no softmax is made. A panel of B has 2·W columns. v_max(a, b)
+ * may give either on NaN: a NaN reaches the result through the exponential. */
 #include <math.h>
 #include <string.h>
 #include "attn/tile.h"
@@ -16,35 +16,36 @@
 
 #ifndef BESIDE_PRODUCTS
 /* MR rows of A times one panel. */
-INLINE void micro(unsigned mr, float *c, size_t ldc, const float *a, size_t lda, const float *b,
-                  size_t k, bool add)
+INLINE void micro(unsigned mr, float *c, size_t ldc, const float *a, size_t lda,
+                  const float *b, size_t k, bool add)
 {
     vec x[MR][2];
-    UNROLL for (unsigned i = 0; i < mr; i++) {
+    UNROLL for (unsigned i = 0; i < mr; i++)
+    {
         x[i][0] = add ? v_load(c + i * ldc) : v_set(0);
         x[i][1] = add ? v_load(c + i * ldc + W) : v_set(0);
     }
     for (size_t t = 0; t < k; t++) {
         vec b0 = v_load(b + t * NR), b1 = v_load(b + t * NR + W);
-        UNROLL for (unsigned i = 0; i < mr; i++) {
+        UNROLL for (unsigned i = 0; i < mr; i++)
+        {
             vec s = v_set(a[i * lda + t]);
             x[i][0] = v_fma(s, b0, x[i][0]);
             x[i][1] = v_fma(s, b1, x[i][1]);
         }
     }
-    UNROLL for (unsigned i = 0; i < mr; i++) {
+    UNROLL for (unsigned i = 0; i < mr; i++)
+    {
         v_store(c + i * ldc, x[i][0]);
         v_store(c + i * ldc + W, x[i][1]);
     }
 }
 
-#define TAIL(n) \
-    case n: \
-        micro(n, c, ldc, a, lda, b, k, add); \
-        break;
+#define TAIL(n)                                                                          \
+    case n: micro(n, c, ldc, a, lda, b, k, add); break;
 
-static void micro_tail(size_t m, float *c, size_t ldc, const float *a, size_t lda, const float *b,
-                       size_t k, bool add)
+static void micro_tail(size_t m, float *c, size_t ldc, const float *a, size_t lda,
+                       const float *b, size_t k, bool add)
 {
     switch (m) {
         TAIL(1)
@@ -65,8 +66,8 @@ static void micro_tail(size_t m, float *c, size_t ldc, const float *a, size_t ld
     }
 }
 
-static void gemm(float *c, size_t ldc, const void *va, size_t lda, const void *vb, size_t m,
-                 size_t n, size_t k, bool add)
+static void gemm(float *c, size_t ldc, const void *va, size_t lda, const void *vb,
+                 size_t m, size_t n, size_t k, bool add)
 {
     const float *a = va, *b = vb;
     for (size_t p = 0; p < n; p += NR) {
@@ -161,8 +162,8 @@ static void grad(const struct tui_grad *x)
 }
 
 /* Four keys at once, so that the sums over lanes overlap. */
-static void dots(float *s, size_t lds, const float *q, size_t ldq, const float *k, size_t ldk,
-                 size_t m, size_t n, size_t d)
+static void dots(float *s, size_t lds, const float *q, size_t ldq, const float *k,
+                 size_t ldk, size_t m, size_t n, size_t d)
 {
     for (size_t r = 0; r < m; r++)
         for (size_t j = 0; j < n; j += 4) {
@@ -170,16 +171,15 @@ static void dots(float *s, size_t lds, const float *q, size_t ldq, const float *
             vec x[4] = {v_set(0), v_set(0), v_set(0), v_set(0)};
             for (size_t t = 0; t < d; t += W) {
                 vec a = v_load(row + t);
-                UNROLL for (unsigned i = 0; i < 4; i++)
-                    x[i] = v_fma(a, v_load(key + i * ldk + t), x[i]);
+                UNROLL for (unsigned i = 0; i < 4; i++) x[i] =
+                    v_fma(a, v_load(key + i * ldk + t), x[i]);
             }
-            UNROLL for (unsigned i = 0; i < 4; i++)
-                s[r * lds + j + i] = v_sum(x[i]);
+            UNROLL for (unsigned i = 0; i < 4; i++) s[r * lds + j + i] = v_sum(x[i]);
         }
 }
 
-static void sums(float *acc, size_t ld, const float *p, size_t ldp, const float *v, size_t ldv,
-                 size_t m, size_t n, size_t d)
+static void sums(float *acc, size_t ld, const float *p, size_t ldp, const float *v,
+                 size_t ldv, size_t m, size_t n, size_t d)
 {
     for (size_t r = 0; r < m; r++)
         for (size_t t = 0; t < d; t += W) {
@@ -211,7 +211,8 @@ static double peak_exp(unsigned n, float *sink)
     for (unsigned i = 0; i < 8; i++)
         x[i] = v_set(-0.1f * (float)(i + n % 3));
     for (unsigned r = 0; r < n; r++)
-        UNROLL for (unsigned i = 0; i < 8; i++) {
+        UNROLL for (unsigned i = 0; i < 8; i++)
+        {
             s = v_add(s, v_exp2(x[i]));
             x[i] = v_sub(x[i], v_set(1e-6f));
         }
@@ -224,11 +225,9 @@ static double peak_exp(unsigned n, float *sink)
 static double peak(unsigned n, float *sink)
 {
     vec x[12], f = v_set(0.999f + 1e-6f * (float)(n % 3)), c = v_set(1e-3f);
-    UNROLL for (unsigned i = 0; i < 12; i++)
-        x[i] = v_set((float)i);
+    UNROLL for (unsigned i = 0; i < 12; i++) x[i] = v_set((float)i);
     for (unsigned r = 0; r < n; r++)
-        UNROLL for (unsigned i = 0; i < 12; i++)
-            x[i] = v_fma(x[i], f, c);
+        UNROLL for (unsigned i = 0; i < 12; i++) x[i] = v_fma(x[i], f, c);
     for (unsigned i = 0; i < 12; i++)
         *sink += v_sum(x[i]);
     return 2.0 * 12 * W * n;
@@ -238,11 +237,12 @@ static void nothing(void)
 {
 }
 
-#define TILE_OPS(label, q, k)                                                               \
-    {                                                                                       \
-        .name = label, .elem = 4, .mpad = 1, .npad = NR, .kpad = 1, .tile_q = q,            \
-        .tile_k = k, .begin = nothing, .end = nothing, .pack_b = pack_b, .pack_bt = PACK_BT, \
-        .gemm = gemm, .softmax = softmax, .rescale = rescale, .grad = grad, .dots = dots,   \
-        .sums = sums, .finite = finite, .peak = peak, .peak_exp = peak_exp                  \
+#define TILE_OPS(label, q, k)                                                            \
+    {                                                                                    \
+        .name = label, .elem = 4, .mpad = 1, .npad = NR, .kpad = 1, .tile_q = q,         \
+        .tile_k = k, .begin = nothing, .end = nothing, .pack_b = pack_b,                 \
+        .pack_bt = PACK_BT, .gemm = gemm, .softmax = softmax, .rescale = rescale,        \
+        .grad = grad, .dots = dots, .sums = sums, .finite = finite, .peak = peak,        \
+        .peak_exp = peak_exp                                                             \
     }
 #endif

@@ -31,22 +31,23 @@ static inline bool kit_near(double x, double want, double tol)
 }
 
 /* How many of n values differ from those wanted by more than tol; the worst is told. */
-static inline unsigned kit_compare(const char *what, const float *x, const double *want, size_t n,
-                                   double tol)
+static inline unsigned kit_compare(const char *what, const float *x, const double *want,
+                                   size_t n, double tol)
 {
     unsigned bad = 0;
     for (size_t i = 0; i < n; i++)
         if (!kit_near((double)x[i], want[i], tol)) {
             if (!bad)
-                printf("# %s[%zu]: got %.9g, expected %.9g\n", what, i, (double)x[i], want[i]);
+                printf("# %s[%zu]: got %.9g, expected %.9g\n", what, i, (double)x[i],
+                       want[i]);
             bad++;
         }
     return bad;
 }
 
 /* Where the outputs of a problem go: f32, contiguous in the layout of q and k. */
-static inline void kit_outputs(struct tu_attn *a, float *o, float *lse, float *dq, float *dk,
-                               float *dv)
+static inline void kit_outputs(struct tu_attn *a, float *o, float *lse, float *dq,
+                               float *dk, float *dv)
 {
     a->o = a->q;
     a->o.dim = a->dv;

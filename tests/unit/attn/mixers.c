@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* mixers.c: published numbers of the recurrent operators, and their gradients against finite
- * differences, in every form of every row. */
+/* mixers.c: published numbers of the recurrent operators, and their gradients against
+ * finite differences, in every form of every row. */
 #include "kit.h"
 
 static const float Q[] = {1, 0, .5f, -1, -.5f, 1.5f, 2, .25f, -1, -1};
@@ -18,10 +18,11 @@ struct call {
     float mem[TU_MIXER_OUT_MAX][CELLS];
 };
 
-static void in(struct call *c, const char *name, unsigned rank, uint64_t a, uint64_t b, uint64_t x,
-               uint64_t y, const float *data)
+static void in(struct call *c, const char *name, unsigned rank, uint64_t a, uint64_t b,
+               uint64_t x, uint64_t y, const float *data)
 {
-    c->in[c->a.n_in++] = (struct tu_operand){name, TU_F32, rank, {a, b, x, y}, (void *)data};
+    c->in[c->a.n_in++] =
+        (struct tu_operand){name, TU_F32, rank, {a, b, x, y}, (void *)data};
 }
 
 static void begin(struct call *c)
@@ -63,16 +64,19 @@ static void qkv(struct call *c)
 
 static void linear(void)
 {
-    static const double o0[] = {.5, -.5, -.75, -1.25, -3.25, .5, 9.875, -3.5625, -9.5, 5.25};
+    static const double o0[] = {.5, -.5,   -.75,    -1.25, -3.25,
+                                .5, 9.875, -3.5625, -9.5,  5.25};
     static const double s0[] = {5, -2, 4.5, -3.25};
     static const double dq[] = {.25, .5, -2.75, -.5, 3, .125, 3, 1.25, -5, -4.5};
     static const double dk[] = {.125, 4.375, 6, -4.5, 9.875, 4.25, -4, -2.25, 1, 1};
-    static const double dv[] = {3.9375, -.5, -1.5625, -4.125, 3.5, 4.375, -1.75, 0, 1.5, 0};
-    static const double o1[] = {.5, -.5, -.5841006, -1.4158994, -3.7418367, .4388386, 7.3076149,
-                                -1.7454220, -6.5972139, 3.5838218};
+    static const double dv[] = {3.9375, -.5,   -1.5625, -4.125, 3.5,
+                                4.375,  -1.75, 0,       1.5,    0};
+    static const double o1[] = {.5,       -.5,       -.5841006,  -1.4158994, -3.7418367,
+                                .4388386, 7.3076149, -1.7454220, -6.5972139, 3.5838218};
     static const double s1[] = {3.0239273, -.9790746, 3.5732866, -2.6047471};
     static const double dk1[] = {-.0953028, 2.6733256}, dv1[] = {2.1238685, -.5018057};
-    static const double og[] = {.5, -.5, -.4, -1.6, -4.01, .51, 5.52, -1.11, -5.5064, 3.4324};
+    static const double og[] = {.5,  -.5,  -.4,   -1.6,    -4.01,
+                                .51, 5.52, -1.11, -5.5064, 3.4324};
     static const double alpha[] = {.9, .5, .8, .6, .7, .7, .6, .8, .5, .9};
     static const char *const algo[] = {"chunks", "ref"};
     float gate[10];
@@ -89,15 +93,18 @@ static void linear(void)
                !kit_compare("state", out(&c, "state_out"), s0, 4, 1e-6) &&
                !kit_compare("dq", out(&c, "dq"), dq, 10, 1e-6) &&
                !kit_compare("dk", out(&c, "dk"), dk, 10, 1e-6) &&
-               !kit_compare("dv", out(&c, "dv"), dv, 10, 1e-6), "K: linear, %s", how);
+               !kit_compare("dv", out(&c, "dv"), dv, 10, 1e-6),
+           "K: linear, %s", how);
         c.opt.decay = .25;
         ok(go(&c, "linear") && !kit_compare("o", out(&c, "o"), o1, 10, 1e-6) &&
                !kit_compare("state", out(&c, "state_out"), s1, 4, 1e-6) &&
                !kit_compare("dk", out(&c, "dk"), dk1, 2, 1e-6) &&
-               !kit_compare("dv", out(&c, "dv"), dv1, 2, 1e-6), "K2: with decay, %s", how);
+               !kit_compare("dv", out(&c, "dv"), dv1, 2, 1e-6),
+           "K2: with decay, %s", how);
         in(&c, "gate", 4, 1, 5, 1, 2, gate);
         c.opt.decay = 0;
-        ok(go(&c, "gla") && !kit_compare("o", out(&c, "o"), og, 10, 1e-6), "L: gla, %s", how);
+        ok(go(&c, "gla") && !kit_compare("o", out(&c, "o"), og, 10, 1e-6), "L: gla, %s",
+           how);
     }
 }
 
@@ -113,7 +120,8 @@ static void pieces(void)
     in(&c, "q", 4, 1, 2, 1, 2, Q);
     in(&c, "k", 4, 1, 2, 1, 2, K);
     in(&c, "v", 4, 1, 2, 1, 2, V);
-    ok(go(&c, "linear") && !kit_compare("M0", out(&c, "state_out"), m0, 4, 1e-6), "K3: one piece");
+    ok(go(&c, "linear") && !kit_compare("M0", out(&c, "state_out"), m0, 4, 1e-6),
+       "K3: one piece");
     memcpy(state, out(&c, "state_out"), sizeof state);
     for (unsigned i = 0; i < 3; i++)
         c.in[i].data = (float *)c.in[i].data + 4;
@@ -124,8 +132,8 @@ static void pieces(void)
 
 static void spaces(void)
 {
-    static const double y[] = {.05, -.05, -.0614048, -.3385952, -1.2741837, .0695928, 1.7852743,
-                               -.1341847, -2.0020452, 1.2108144};
+    static const double y[] = {.05,      -.05,      -.0614048, -.3385952,  -1.2741837,
+                               .0695928, 1.7852743, -.1341847, -2.0020452, 1.2108144};
     static const double h[] = {.6898928, 1.3121524, -.2306763, -.9801381};
     static const float dt[] = {.1f, .2f, .3f, .4f, .5f}, a[] = {-1};
     struct call c;
@@ -139,7 +147,8 @@ static void spaces(void)
         in(&c, "B", 4, 1, 5, 1, 2, K);
         in(&c, "C", 4, 1, 5, 1, 2, Q);
         ok(go(&c, "ssd") && !kit_compare("y", out(&c, "y"), y, 10, 1e-6) &&
-               !kit_compare("state", out(&c, "state_out"), h, 4, 1e-6), "M: ssd %u", i);
+               !kit_compare("state", out(&c, "state_out"), h, 4, 1e-6),
+           "M: ssd %u", i);
     }
     static const float am[] = {-1, -2, -.5f, -1.5f}, d[] = {.5f, -.25f};
     static const float dtm[] = {.1f, .3f, .2f, .2f, .3f, .1f};
@@ -153,7 +162,8 @@ static void spaces(void)
     in(&c, "C", 3, 1, 3, 2, 0, Q);
     in(&c, "D", 1, 2, 0, 0, 0, d);
     ok(go(&c, "mamba") && !kit_compare("y", out(&c, "y"), ym, 6, 1e-6) &&
-           !kit_compare("state", out(&c, "state_out"), hm, 4, 1e-6), "N: mamba");
+           !kit_compare("state", out(&c, "state_out"), hm, 4, 1e-6),
+       "N: mamba");
 }
 
 /* The sum of the first output times do, plus that of the last state times dstate. */
@@ -201,7 +211,8 @@ static void differences(struct call *c, const char *row, size_t n)
             double down = loss(c, row, n), d = (up - down) / (high - (double)x[i]);
             x[i] = keep;
             if (!kit_near((double)g[i], d, 2e-3) && bad++ == 0)
-                printf("# %s[%d]: got %g, differences give %g\n", name, (int)i, (double)g[i], d);
+                printf("# %s[%d]: got %g, differences give %g\n", name, (int)i,
+                       (double)g[i], d);
         }
         ok(!bad, "%s: %s by finite differences", row, name);
     }

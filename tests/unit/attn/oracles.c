@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* oracles.c: published numbers of small cases, for the reference and for every kernel that this
- * CPU has. The values were computed by plain loops in float64, gradients checked by central
- * differences. */
+/* oracles.c: published numbers of small cases, for the reference and for every kernel
+ * that this CPU has. The values were computed by plain loops in float64, gradients
+ * checked by central differences. */
 #include "kit.h"
 
 #define INF ((double)INFINITY)
@@ -24,60 +24,136 @@ struct oracle {
 #define PLAIN .hq = 1, .hkv = 1, .sink = NAN
 
 static const struct oracle oracles[] = {
-    {.name = "A dense", PLAIN, .sq = 3, .sk = 4, .backward = true,
+    {.name = "A dense",
+     PLAIN,
+     .sq = 3,
+     .sk = 4,
+     .backward = true,
      .o = {1.2839540, .3666585, -.1422714, .7631190, .6116273, .5103589},
      .lse = {1.7915644, 2.0788320, 1.6670502},
      .dq = {.7520189, .3553768, -.5847031, -.8262837, .8283657, .2734647},
-     .dk = {-.4828101, .9005685, .2636272, -.8469391, .3965767, .4347486, -.1773938, -.4883780},
-     .dv = {.3148406, -.2646607, .1655977, -.3541884, .3464559, .4780875, -.0768942, .6407617}},
-    {.name = "A dropout", PLAIN, .sq = 3, .sk = 4, .dropout = .25,
+     .dk = {-.4828101, .9005685, .2636272, -.8469391, .3965767, .4347486, -.1773938,
+            -.4883780},
+     .dv = {.3148406, -.2646607, .1655977, -.3541884, .3464559, .4780875, -.0768942,
+            .6407617}},
+    {.name = "A dropout",
+     PLAIN,
+     .sq = 3,
+     .sk = 4,
+     .dropout = .25,
      .o = {-.2139551, .1678956, -1.4005734, .8156790, .8155031, .6804786},
      .lse = {1.7915644, 2.0788320, 1.6670502}},
-    {.name = "B causal", PLAIN, .sq = 2, .sk = 4, .causal = TU_CAUSAL_BR, .backward = true,
-     .o = {2.0994744, .2093776, -.1422714, .7631190}, .lse = {1.5697538, 2.0788320},
+    {.name = "B causal",
+     PLAIN,
+     .sq = 2,
+     .sk = 4,
+     .causal = TU_CAUSAL_BR,
+     .backward = true,
+     .o = {2.0994744, .2093776, -.1422714, .7631190},
+     .lse = {1.5697538, 2.0788320},
      .dq = {.5755291, -.6230372, -.5847031, -.8262837},
-     .dk = {-.4178519, .1214755, -.0619480, -.0508359, .2481644, .3926315, .2316355, -.4632710},
-     .dv = {.2595560, .2217732, .0717702, .1129741, .4496803, .6032396, -.2810066, .5620131}},
-    {.name = "B2 causal top-left", PLAIN, .sq = 2, .sk = 4, .causal = TU_CAUSAL_TL,
-     .o = {1, -1, .5440794, .3677617}, .lse = {.3535534, .0783299}},
-    {.name = "C more queries than keys", PLAIN, .sq = 4, .sk = 2, .causal = TU_CAUSAL_BR,
-     .backward = true, .o = {0, 0, 0, 0, 1, -1, .9011180, -.7033539},
-     .lse = {-INF, -INF, .8838835, .9880026}, .dq = {0, 0, 0, 0, 0, 0, -.1890189, -.0630063},
+     .dk = {-.4178519, .1214755, -.0619480, -.0508359, .2481644, .3926315, .2316355,
+            -.4632710},
+     .dv = {.2595560, .2217732, .0717702, .1129741, .4496803, .6032396, -.2810066,
+            .5620131}},
+    {.name = "B2 causal top-left",
+     PLAIN,
+     .sq = 2,
+     .sk = 4,
+     .causal = TU_CAUSAL_TL,
+     .o = {1, -1, .5440794, .3677617},
+     .lse = {.3535534, .0783299}},
+    {.name = "C more queries than keys",
+     PLAIN,
+     .sq = 4,
+     .sk = 2,
+     .causal = TU_CAUSAL_BR,
+     .backward = true,
+     .o = {0, 0, 0, 0, 1, -1, .9011180, -.7033539},
+     .lse = {-INF, -INF, .8838835, .9880026},
+     .dq = {0, 0, 0, 0, 0, 0, -.1890189, -.0630063},
      .dk = {-.2520252, -.0315032, .2520252, .0315032},
      .dv = {1.1511180, -.0988820, .0988820, .0988820}},
-    {.name = "D window", PLAIN, .sq = 4, .sk = 4, .window = 1, .backward = true,
+    {.name = "D window",
+     PLAIN,
+     .sq = 4,
+     .sk = 4,
+     .window = 1,
+     .backward = true,
      .o = {1, -1, .5440794, .3677617, .3754486, 1.8122757, 2.4210580, .5578942},
      .lse = {.3535534, .0783299, 1.0175858, 2.1559909},
      .dq = {0, 0, -.9208646, -.3069549, .4354824, -.1741930, .4072197, .4886637},
-     .dk = {-.3069549, .6139098, .3940514, -.8751992, .5644551, .3427334, -.6515515, -.0814439},
-     .dv = {.7279603, 1.0440794, -.0092477, -.4189299, .9154990, .7590621, .1157884, .1157884}},
-    {.name = "D2 chunk", PLAIN, .sq = 4, .sk = 4, .causal = TU_CAUSAL_BR, .chunk = 2,
+     .dk = {-.3069549, .6139098, .3940514, -.8751992, .5644551, .3427334, -.6515515,
+            -.0814439},
+     .dv = {.7279603, 1.0440794, -.0092477, -.4189299, .9154990, .7590621, .1157884,
+            .1157884}},
+    {.name = "D2 chunk",
+     PLAIN,
+     .sq = 4,
+     .sk = 4,
+     .causal = TU_CAUSAL_BR,
+     .chunk = 2,
      .o = {1, -1, .5440794, .3677617, 3, .5, 2.4210580, .5578942},
      .lse = {.3535534, .0783299, -1.0606602, 2.1559909}},
-    {.name = "D3 block mask", PLAIN, .sq = 4, .sk = 4, .blocks = true,
-     .o = {.7428167, -.2284501, .5440794, .3677617, .6116273, .5103589, 2.0604996, .2587024},
+    {.name = "D3 block mask",
+     PLAIN,
+     .sq = 4,
+     .sk = 4,
+     .blocks = true,
+     .o = {.7428167, -.2284501, .5440794, .3677617, .6116273, .5103589, 2.0604996,
+           .2587024},
      .lse = {.6508594, .0783299, 1.6670502, 2.4267749}},
-    {.name = "E softcap", PLAIN, .sq = 2, .sk = 3, .softcap = 2, .backward = true,
-     .o = {2.0455712, .2005319, 2.2015543, .4609376}, .lse = {1.5189303, 1.2229356},
+    {.name = "E softcap",
+     PLAIN,
+     .sq = 2,
+     .sk = 3,
+     .softcap = 2,
+     .backward = true,
+     .o = {2.0455712, .2005319, 2.2015543, .4609376},
+     .lse = {1.5189303, 1.2229356},
      .dq = {.4218867, -.5627968, -.5097771, .0949627},
      .dk = {-.4002240, .0994710, .0436716, -.2465189, .2738545, .1423485},
      .dv = {.2230160, .3306506, .0363913, .2047863, .2405927, .9645631}},
-    {.name = "F slopes, causal", PLAIN, .sq = 3, .sk = 3, .causal = TU_CAUSAL_BR, .slope = .5,
-     .o = {1, -1, .4198904, .7403288, .7132560, .8203479}, .lse = {.3535534, -.1625685, .9949440}},
-    {.name = "F2 slopes", PLAIN, .sq = 2, .sk = 3, .slope = .5,
-     .o = {1.9684493, .3211277, 2.5469346, .5422016}, .lse = {1.1341947, 1.0769821}},
-    {.name = "G sink", .hq = 1, .hkv = 1, .sink = .75, .sq = 3, .sk = 3,
+    {.name = "F slopes, causal",
+     PLAIN,
+     .sq = 3,
+     .sk = 3,
+     .causal = TU_CAUSAL_BR,
+     .slope = .5,
+     .o = {1, -1, .4198904, .7403288, .7132560, .8203479},
+     .lse = {.3535534, -.1625685, .9949440}},
+    {.name = "F2 slopes",
+     PLAIN,
+     .sq = 2,
+     .sk = 3,
+     .slope = .5,
+     .o = {1.9684493, .3211277, 2.5469346, .5422016},
+     .lse = {1.1341947, 1.0769821}},
+    {.name = "G sink",
+     .hq = 1,
+     .hkv = 1,
+     .sink = .75,
+     .sq = 3,
+     .sk = 3,
      .causal = TU_CAUSAL_BR,
      .o = {.4021664, -.4021664, .1839658, .1243487, .4735847, .3550752},
      .lse = {1.2644428, 1.1626755, 1.9883932}},
-    {.name = "H heads in groups", .hq = 4, .hkv = 2, .sink = NAN, .sq = 2,
-     .sk = 2, .causal = TU_CAUSAL_BR, .backward = true,
-     .o = {1, -1, 1, -1, 0, 2, 0, 2, 2.1749580, -.1187815, 2.3395231, .0046423, -1.8022359,
-           1.0988820, -.0867447, 1.9566277},
+    {.name = "H heads in groups",
+     .hq = 4,
+     .hkv = 2,
+     .sink = NAN,
+     .sq = 2,
+     .sk = 2,
+     .causal = TU_CAUSAL_BR,
+     .backward = true,
+     .o = {1, -1, 1, -1, 0, 2, 0, 2, 2.1749580, -.1187815, 2.3395231, .0046423,
+           -1.8022359, 1.0988820, -.0867447, 1.9566277},
      .lse = {.3535534, -.1751920, -.5303301, 1.4614937, .8838835, 1.6067210, -1.3258252,
              .9282245},
-     .dk = {-.7728272, -.3427310, .0073347, -.0220040, .7728272, .3427310, -.0073347, .0220040},
-     .dv = {.4177175, 1.6651192, 1.4397159, -.8577456, .0822825, .3348808, -.4397159, .8577456}},
+     .dk = {-.7728272, -.3427310, .0073347, -.0220040, .7728272, .3427310, -.0073347,
+            .0220040},
+     .dv = {.4177175, 1.6651192, 1.4397159, -.8577456, .0822825, .3348808, -.4397159,
+            .8577456}},
 };
 
 static void rows(float *out, const double (*row)[2], unsigned mod, unsigned n)
@@ -90,8 +166,10 @@ static void rows(float *out, const double (*row)[2], unsigned mod, unsigned n)
 
 /* What the gradients of F and G are, which the table has no room for. */
 static const double f_dq[] = {0, 0, -.9042537, -.3014179, .8625282, .1394724};
-static const double g_dq[] = {.0425022, .0850043, -.3141509, -.0920938, .6118213, .1336091};
-static const double g_dv[] = {.3930268, .0536756, .0057647, -.1772161, .0118509, -.0474038};
+static const double g_dq[] = {.0425022,  .0850043, -.3141509,
+                              -.0920938, .6118213, .1336091};
+static const double g_dv[] = {.3930268,  .0536756, .0057647,
+                              -.1772161, .0118509, -.0474038};
 
 struct data {
     float q[16], k[16], v[16], dout[16], slope[4], sink[4];
@@ -130,10 +208,12 @@ static void build(struct kit *k, struct data *d, const struct oracle *x)
         kit_add(k, "sinks", TU_F32, 1, 1, 0, 0, 0, d->sink);
 }
 
-typedef int (*pass_fn)(const struct tu_attn *a, const struct tu_job *job, struct tu_err *err);
+typedef int (*pass_fn)(const struct tu_attn *a, const struct tu_job *job,
+                       struct tu_err *err);
 
-static void one(const struct oracle *x, const char *how, pass_fn forward, pass_fn backward,
-                uint32_t compute, double tol, uint64_t splits, uint64_t tile_q)
+static void one(const struct oracle *x, const char *how, pass_fn forward,
+                pass_fn backward, uint32_t compute, double tol, uint64_t splits,
+                uint64_t tile_q)
 {
     struct kit k;
     struct data d;
@@ -166,15 +246,16 @@ static void one(const struct oracle *x, const char *how, pass_fn forward, pass_f
         if (f)
             bad += kit_compare("dq", dq, f_dq, 6, tol);
         if (g)
-            bad += kit_compare("dq", dq, g_dq, 6, tol) + kit_compare("dv", dv, g_dv, 6, tol) +
+            bad += kit_compare("dq", dq, g_dq, 6, tol) +
+                   kit_compare("dv", dv, g_dv, 6, tol) +
                    kit_compare("dsink", &dsink, (double[]){-.0730351}, 1, tol);
         ok(!code && !bad, "%s, %s: backward", x->name, how);
     }
     tu_attn_release(&a);
 }
 
-static void all(const char *how, pass_fn forward, pass_fn backward, uint32_t compute, double tol,
-                uint64_t splits, uint64_t tile_q)
+static void all(const char *how, pass_fn forward, pass_fn backward, uint32_t compute,
+                double tol, uint64_t splits, uint64_t tile_q)
 {
     for (size_t i = 0; i < sizeof oracles / sizeof oracles[0]; i++)
         one(&oracles[i], how, forward, backward, compute, tol, splits, tile_q);
@@ -224,7 +305,8 @@ static void large(void)
         kit_outputs(&a, o, lse, NULL, NULL, NULL);
         code = code ? code : tu_attn_forward(&a, NULL, NULL);
         unsigned bad = kit_compare("o", o, t[i].o, 2, 2e-6);
-        ok(!code && !(bad + kit_compare("lse", lse, &t[i].lse, 1, 2e-6)), "J %u: large logits", i);
+        ok(!code && !(bad + kit_compare("lse", lse, &t[i].lse, 1, 2e-6)),
+           "J %u: large logits", i);
         tu_attn_release(&a);
     }
 }
@@ -232,9 +314,11 @@ static void large(void)
 /* A2: two parts of A's keys, and their merge. */
 static void parts(void)
 {
-    double want_o[2][6] = {{1, -1, 1, -1, 1, -1},
-                           {1.3723496, .7921027, -.2330168, .9031863, .2848219, 1.7812862}};
-    double want_lse[2][3] = {{.3535534, -.5303301, .8838835}, {1.5205434, 2.0023870, 1.0564840}};
+    double want_o[2][6] = {
+        {1, -1, 1, -1, 1, -1},
+        {1.3723496, .7921027, -.2330168, .9031863, .2848219, 1.7812862}};
+    double want_lse[2][3] = {{.3535534, -.5303301, .8838835},
+                             {1.5205434, 2.0023870, 1.0564840}};
     float o[2][6], lse[2][3];
     unsigned bad = 0;
     for (unsigned p = 0; p < 2; p++) {
@@ -255,7 +339,8 @@ static void parts(void)
     ok(!bad, "A2: the parts");
     tu_attn_merge((float *[]){o[0], o[1]}, (float *[]){lse[0], lse[1]}, 2, 3, 2);
     ok(!(kit_compare("o", o[0], oracles[0].o, 6, 2e-6) +
-         kit_compare("lse", lse[0], oracles[0].lse, 3, 2e-6)), "A2: merged");
+         kit_compare("lse", lse[0], oracles[0].lse, 3, 2e-6)),
+       "A2: merged");
     float none[2][3] = {{0}}, empty[2] = {-INFINITY, -INFINITY};
     tu_attn_merge((float *[]){none[0], none[1]}, (float *[]){empty, empty + 1}, 2, 1, 3);
     ok(none[0][0] == 0 && empty[0] == -INFINITY, "two empty states make an empty state");
@@ -277,8 +362,9 @@ static void sink_alone(void)
     code = code ? code : tu_attn_forward(&a, NULL, NULL);
     code = code ? code : tu_attn_backward(&a, NULL, NULL);
     double want[] = {0, 0, 0, 0, .5334210, -.5334210}, l[] = {.75, .75, 1.5123278};
-    ok(!code && !(kit_compare("o", o, want, 6, 2e-6) + kit_compare("lse", lse, l, 3, 2e-6) +
-                  kit_compare("dsink", &dsink, (double[]){-.3111038}, 1, 2e-6)),
+    ok(!code &&
+           !(kit_compare("o", o, want, 6, 2e-6) + kit_compare("lse", lse, l, 3, 2e-6) +
+             kit_compare("dsink", &dsink, (double[]){-.3111038}, 1, 2e-6)),
        "G2: rows that see the sink alone");
     tu_attn_release(&a);
 }
@@ -293,7 +379,8 @@ static void packed(void)
     int32_t cq[] = {0, 2, 3}, ck[] = {0, 3, 4};
     build(&k, &d, &oracles[0]);
     for (unsigned i = 0; i < 3; i++)
-        k.in[i] = (struct tu_operand){k.in[i].name, TU_F32, 3, {i ? 4 : 3, 1, 2}, k.in[i].data};
+        k.in[i] =
+            (struct tu_operand){k.in[i].name, TU_F32, 3, {i ? 4 : 3, 1, 2}, k.in[i].data};
     k.n = 3;
     k.opt.causal = TU_CAUSAL_BR;
     kit_add(&k, "cu_seqlens_q", TU_I32, 1, 3, 0, 0, 0, cq);
@@ -303,7 +390,8 @@ static void packed(void)
     code = code ? code : tu_attn_forward(&a, NULL, NULL);
     double want[] = {.7428167, -.2284501, 2.2415164, .4591597, -2, 1};
     double l[] = {.6508594, 1.2532657, -2.2097087};
-    ok(!code && !(kit_compare("o", o, want, 6, 2e-6) + kit_compare("lse", lse, l, 3, 2e-6)),
+    ok(!code &&
+           !(kit_compare("o", o, want, 6, 2e-6) + kit_compare("lse", lse, l, 3, 2e-6)),
        "I: packed sequences");
     tu_attn_release(&a);
 

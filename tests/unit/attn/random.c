@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* random.c: every kernel of this CPU against float64 over random products of masks, heads, lengths,
- * dims, dtypes, tiles and schemes. 300 cases; with SLOW in the environment 5,000. */
+/* random.c: every kernel of this CPU against float64 over random products of masks,
+ * heads, lengths, dims, dtypes, tiles and schemes. 300 cases; with SLOW in the
+ * environment 5,000. */
 #include "kit.h"
 
 static uint64_t draws;
@@ -33,8 +34,8 @@ static void *room(size_t n)
     return p;
 }
 
-static void normal(struct kit *k, const char *name, uint32_t dtype, unsigned rank, uint64_t a,
-                   uint64_t b, uint64_t c, uint64_t d)
+static void normal(struct kit *k, const char *name, uint32_t dtype, unsigned rank,
+                   uint64_t a, uint64_t b, uint64_t c, uint64_t d)
 {
     uint64_t n = a * (rank > 1 ? b : 1) * (rank > 2 ? c : 1) * (rank > 3 ? d : 1);
     float *wide = room(n * 4);
@@ -46,7 +47,8 @@ static void normal(struct kit *k, const char *name, uint32_t dtype, unsigned ran
     kit_add(k, name, dtype, rank, a, b, c, d, data);
 }
 
-static void bits(struct kit *k, const char *name, uint64_t a, uint64_t b, uint64_t c, uint64_t d)
+static void bits(struct kit *k, const char *name, uint64_t a, uint64_t b, uint64_t c,
+                 uint64_t d)
 {
     uint8_t *v = room(a * b * c * d);
     for (uint64_t i = 0; i < a * b * c * d; i++)
@@ -106,7 +108,8 @@ static void dense(struct kit *k, uint32_t dtype)
     if (one_in(5))
         bits(k, "mask", one_in(2) ? b : 1, one_in(2) ? hq : 1, sq, sk);
     if (one_in(6))
-        normal(k, "bias", TU_F32, 4, one_in(2) ? b : 1, one_in(2) ? hq : 1, one_in(2) ? sq : 1, sk);
+        normal(k, "bias", TU_F32, 4, one_in(2) ? b : 1, one_in(2) ? hq : 1,
+               one_in(2) ? sq : 1, sk);
     if (one_in(6) && sq && sk) {
         uint64_t bq = 1 + pick(20), bk = 1 + pick(20);
         k->opt.mask_q = bq;
@@ -136,7 +139,8 @@ static void dense(struct kit *k, uint32_t dtype)
 /* Packed sequences, and packed queries against pages. */
 static void packed(struct kit *k, uint32_t dtype, bool paged)
 {
-    uint64_t b = 1 + pick(4), hkv = 1 + pick(2), hq = hkv * (1 + pick(4)), d = 1 + pick(48);
+    uint64_t b = 1 + pick(4), hkv = 1 + pick(2), hq = hkv * (1 + pick(4)),
+             d = 1 + pick(48);
     uint64_t dv = 1 + pick(48), page = 1 + pick(20), most = 6;
     int32_t *cq = room((b + 1) * 4), *ck = room((b + 1) * 4), *len = room(b * 4);
     int32_t *table = room(b * most * 4);
@@ -166,12 +170,13 @@ static void packed(struct kit *k, uint32_t dtype, bool paged)
 }
 
 /* Run a form of the row; outputs in f32, or f64 for the reference. */
-static bool run(struct tu_mixer_args *m, const struct kit *k, int pass, const char *algo, bool wide)
+static bool run(struct tu_mixer_args *m, const struct kit *k, int pass, const char *algo,
+                bool wide)
 {
     const struct tu_mixer *row = tu_mixer_find("softmax");
     struct tu_err err = {0};
-    *m = (struct tu_mixer_args){.opt = &k->opt, .in = k->in, .n_in = k->n, .pass = pass,
-                                .algo = algo};
+    *m = (struct tu_mixer_args){
+        .opt = &k->opt, .in = k->in, .n_in = k->n, .pass = pass, .algo = algo};
     int code = row->infer(m, &err);
     for (size_t i = 0; !code && i < m->n_out; i++) {
         struct tu_operand *o = &m->out[i];
@@ -188,7 +193,8 @@ static bool run(struct tu_mixer_args *m, const struct kit *k, int pass, const ch
     return !code;
 }
 
-static double worst(const struct tu_mixer_args *x, const struct tu_mixer_args *ref, char *where)
+static double worst(const struct tu_mixer_args *x, const struct tu_mixer_args *ref,
+                    char *where)
 {
     double most = 0;
     for (size_t i = 0; i < x->n_out; i++) {
@@ -206,7 +212,8 @@ static double worst(const struct tu_mixer_args *x, const struct tu_mixer_args *r
             double e = same ? 0 : fabs(a[t] - b[t]) / top;
             if (!(e <= most)) {
                 most = isfinite(e) ? e : INFINITY;
-                snprintf(where, 64, "%s[%d] %g, not %g", x->out[i].name, (int)t, a[t], b[t]);
+                snprintf(where, 64, "%s[%d] %g, not %g", x->out[i].name, (int)t, a[t],
+                         b[t]);
             }
         }
     }
@@ -231,9 +238,11 @@ static bool one(unsigned n)
     if (one_in(4))
         k.opt.compute = one_in(2) ? TU_F32 : TU_BF16;
     int pass = one_in(2) && kind != 3 ? TU_PASS_BOTH : TU_PASS_FWD;
-    static const char *const form[] = {"tiles", "tiles", "tiles", "online", "naive2", "naive3"};
+    static const char *const form[] = {"tiles",  "tiles",  "tiles",
+                                       "online", "naive2", "naive3"};
     const char *algo = form[pick(6)];
-    bool narrow = k.opt.compute ? k.opt.compute == TU_BF16 : dtype == TU_BF16 || dtype == TU_F8_E4M3FN;
+    bool narrow = k.opt.compute ? k.opt.compute == TU_BF16
+                                : dtype == TU_BF16 || dtype == TU_F8_E4M3FN;
     double tol = narrow ? 4e-2 : 1e-5;
     if (!run(&fast, &k, pass, algo, false) || !run(&ref, &k, pass, "ref", true))
         return false;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* sp.c: every scheme over 1 to 8 ranks equals one process, forward and backward, under masks, sinks,
- * dropout and slopes by global positions; bit for bit when deterministic. */
+/* sp.c: every scheme over 1 to 8 ranks equals one process, forward and backward, under
+ * masks, sinks, dropout and slopes by global positions; bit for bit when deterministic.
+ */
 #include "kit.h"
 
 enum { CELLS = 1 << 15 };
@@ -21,7 +22,8 @@ struct run {
 
 static bool infer(struct run *r, const struct kit *k, const char *row, int pass)
 {
-    r->a = (struct tu_mixer_args){.opt = &k->opt, .in = k->in, .n_in = k->n, .pass = pass};
+    r->a =
+        (struct tu_mixer_args){.opt = &k->opt, .in = k->in, .n_in = k->n, .pass = pass};
     r->mem = calloc((size_t)TU_MIXER_OUT_MAX * CELLS, sizeof *r->mem);
     if (!r->mem || tu_mixer_find(row)->infer(&r->a, NULL))
         return false;
@@ -30,8 +32,8 @@ static bool infer(struct run *r, const struct kit *k, const char *row, int pass)
     return true;
 }
 
-/* Greatest relative difference in norm over all outputs; 0: the same bits. A sum over all rows with
- * much cancellation, dsink may differ by ten times as much. */
+/* Greatest relative difference in norm over all outputs; 0: the same bits. A sum over all
+ * rows with much cancellation, dsink may differ by ten times as much. */
 static double differ(const struct run *x, const struct run *y)
 {
     double worst = 0;
@@ -73,15 +75,16 @@ static void one(const struct kit *k, const char *row, const char *text, uint32_t
             pass == TU_PASS_FWD ? "forward" : "both", fixed ? ", the same bits" : ""))
         printf("# difference %g %s\n", d, err.msg);
     if (!code && pass == TU_PASS_FWD && !fixed && strcmp(text, "rsa"))
-        ok((double)sent[0] == sp.formula, "%s, %u ranks: bytes as the formula says (%.0f, %.0f)", text,
-           ranks, (double)sent[0], sp.formula);
+        ok((double)sent[0] == sp.formula,
+           "%s, %u ranks: bytes as the formula says (%.0f, %.0f)", text, ranks,
+           (double)sent[0], sp.formula);
     tu_spec_release(&spec);
     free(alone.mem);
     free(many.mem);
 }
 
-static void softmax(struct kit *k, uint64_t b, uint64_t n, uint64_t hq, uint64_t hkv, uint64_t d,
-                    uint32_t seed)
+static void softmax(struct kit *k, uint64_t b, uint64_t n, uint64_t hq, uint64_t hkv,
+                    uint64_t d, uint32_t seed)
 {
     *k = (struct kit){0};
     tu_attn_opts_init(&k->opt);
@@ -110,8 +113,8 @@ static void flavour(struct kit *k, unsigned x, uint64_t hq)
 
 static void schemes(void)
 {
-    static const char *const name[] = {"rsa", "ring", "zigzag", "stripe", "allgather", "lightseq",
-                                       "ulysses", "dsp"};
+    static const char *const name[] = {"rsa",       "ring",     "zigzag",  "stripe",
+                                       "allgather", "lightseq", "ulysses", "dsp"};
     unsigned x = 0;
     for (unsigned s = 0; s < 8; s++)
         for (uint32_t p = 1; p <= 8; p++, x++) {
@@ -136,7 +139,8 @@ static void usp(void)
     static const struct {
         const char *text;
         uint32_t ranks;
-    } t[] = {{"usp:u=2,r=2", 4}, {"usp:u=2,r=3", 6}, {"usp:u=4,r=2", 8}, {"usp:u=1,r=4", 4}};
+    } t[] = {
+        {"usp:u=2,r=2", 4}, {"usp:u=2,r=3", 6}, {"usp:u=4,r=2", 8}, {"usp:u=1,r=4", 4}};
     for (unsigned i = 0; i < 4; i++) {
         struct kit k;
         softmax(&k, 1, 24 * (i % 2 ? 1 : 2), 4, 2, 6, i);
@@ -173,16 +177,18 @@ static void refusals(void)
     static const struct {
         const char *text;
         uint32_t ranks;
-    } t[] = {{"ring", 5}, {"zigzag", 3}, {"ulysses", 3}, {"dsp", 2}, {"lightseq", 3}, {"usp:u=2,r=2", 3},
-             {"nothing", 2}};
+    } t[] = {{"ring", 5},     {"zigzag", 3},      {"ulysses", 3}, {"dsp", 2},
+             {"lightseq", 3}, {"usp:u=2,r=2", 3}, {"nothing", 2}};
     for (unsigned i = 0; i < sizeof t / sizeof t[0]; i++) {
         struct kit k;
         struct run r;
         struct tu_spec spec = {0};
         softmax(&k, 1, 12 + (i == 1 ? 3 : 0), 4, 2, 5, i);
         struct tu_sp_args sp = {&spec, t[i].ranks, "threads", NULL, 0};
-        ok(!tu_spec_parse(&spec, t[i].text, NULL) && infer(&r, &k, "softmax", TU_PASS_FWD) &&
-               tu_sp_run(&r.a, &sp, NULL) == TU_EUSAGE, "%s over %u is refused", t[i].text, t[i].ranks);
+        ok(!tu_spec_parse(&spec, t[i].text, NULL) &&
+               infer(&r, &k, "softmax", TU_PASS_FWD) &&
+               tu_sp_run(&r.a, &sp, NULL) == TU_EUSAGE,
+           "%s over %u is refused", t[i].text, t[i].ranks);
         tu_spec_release(&spec);
         free(r.mem);
     }
