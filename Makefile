@@ -134,10 +134,10 @@ $(B)/fuzz/%: $(B)/obj/tests/fuzz/%.o $(B)/obj/tests/fuzz/replay.o $(LIB_A)
 print-build: # where this compiler and these flags put their results
 	@echo $(B)
 
-$(B)/perf/%: $(B)/obj/tests/perf/%.o
+$(B)/perf/%: $(B)/obj/tests/perf/%.o $(LIB_A)
 	@mkdir -p $(@D)
 	$(call say,LINK)
-	$(Q)$(CC) $(ALL_LDFLAGS) -o $@ $<
+	$(Q)$(CC) $(ALL_LDFLAGS) -o $@ $< $(LIB_A) $(LIBS)
 
 tests-bin: $(UNITS) $(REPLAYS)
 
@@ -163,7 +163,7 @@ lint: all ## floors, headers, symbols, shell scripts, man pages, completions
 	@tools/deps lint $(CC)
 	@BUILD=$(CURDIR)/$(B) CC='$(CC)' tools/lint
 
-bench: all $(B)/perf/ceiling ## ratios to a ceiling or a peer measured in the same run, as JSON
+bench: all $(B)/perf/ceiling $(B)/perf/codec ## ratios to a ceiling or a peer measured in the same run, as JSON
 	@BUILD=$(CURDIR)/$(B) tests/perf/run
 
 fuzz: ## the fuzz targets with clang's libFuzzer, into build/fuzz
