@@ -64,11 +64,23 @@ static int plan(struct tu_coding *c, const struct tu_spec *spec, struct tu_err *
     return 0;
 }
 
+/* floor(log2 a) of a > 0, from its bits. */
 static int exponent(float a)
 {
-    int e;
-    frexpf(a, &e);
-    return e - 1;
+    uint32_t bits;
+    memcpy(&bits, &a, sizeof bits);
+    if (bits >> 23)
+        return (int)(bits >> 23) - 127;
+    return 31 - __builtin_clz(bits) - 149;
+}
+
+/* 2^e for e of -127 to 127. */
+static float power(int e)
+{
+    uint32_t bits = e > -127 ? (uint32_t)(e + 127) << 23 : UINT32_C(1) << 22;
+    float v;
+    memcpy(&v, &bits, sizeof v);
+    return v;
 }
 
 /* Smallest e with 2^e ≥ a. */
@@ -109,6 +121,7 @@ static int encode(const struct tu_coding *c, uint64_t first, size_t n, const flo
     (void)first;
     (void)err;
     const struct tui_small *f = element(c);
+    const tui_small_encode_fn cast = tui_small_encoder(c->cpu);
     unsigned char *out = code, *scale = side[0], codes[K];
     for (size_t i = 0; i < n; i += K, out += c->code.atom_bytes, scale++) {
         float amax = tui_amax(x + i, K);
@@ -118,10 +131,10 @@ static int encode(const struct tu_coding *c, uint64_t first, size_t n, const flo
             continue;
         }
         int e = shared((enum rule)c->param[RULE], f, amax);
-        float s = ldexpf(1, e);
+        float s = power(e);
         *scale = (unsigned char)(e + 127);
         if (f)
-            tui_small_encode(c->cpu, f, x + i, K, s, codes);
+            cast(f, x + i, K, s, codes);
         else
             int_codes(x + i, s, codes);
         tui_pack(out, codes, K, f ? f->bits : 8);
@@ -135,13 +148,14 @@ static int decode(const struct tu_coding *c, uint64_t first, size_t n, const voi
     (void)first;
     (void)err;
     const struct tui_small *f = element(c);
+    const tui_small_decode_fn cast = tui_small_decoder(c->cpu);
     const unsigned char *in = code, *scale = side[0];
     unsigned char codes[K];
     for (size_t i = 0; i < n; i += K, in += c->code.atom_bytes, scale++) {
-        float s = *scale == 255 ? NAN : ldexpf(1, *scale - 127);
+        float s = *scale == 255 ? NAN : power(*scale - 127);
         tui_unpack(codes, in, K, f ? f->bits : 8);
         if (f)
-            tui_small_decode(c->cpu, f, codes, K, s, x + i);
+            cast(f, codes, K, s, x + i);
         for (unsigned k = 0; k < K && !f; k++)
             x[i + k] = (float)(int8_t)codes[k] / 64 * s;
     }

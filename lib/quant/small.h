@@ -14,6 +14,7 @@ struct tui_small {
     int bits, mantissa, bias;
     int emin, emax; /* exponents of the least and the greatest normal number */
     float max;
+    float least, magic, unit; /* the least normal number; 1.5·2^(23 - mantissa); steps in 1 below it */
     unsigned special; /* codes of this magnitude and above are not finite; 256: none */
 };
 
@@ -33,11 +34,13 @@ void tui_unpack(unsigned char *code, const unsigned char *in, size_t n, int bits
 
 float tui_amax(const float *x, size_t n);
 
-/* Kernels. */
+/* Kernels; those of a CPU are asked for once per run. */
 typedef void (*tui_small_encode_fn)(const struct tui_small *f, const float *x, size_t n,
                                     float scale, unsigned char *code);
 typedef void (*tui_small_decode_fn)(const struct tui_small *f, const unsigned char *code, size_t n,
                                     float scale, float *x);
+tui_small_encode_fn tui_small_encoder(uint32_t cpu);
+tui_small_decode_fn tui_small_decoder(uint32_t cpu);
 void tui_small_encode_plain(const struct tui_small *f, const float *x, size_t n, float scale,
                             unsigned char *code);
 void tui_small_decode_plain(const struct tui_small *f, const unsigned char *code, size_t n,

@@ -11,9 +11,8 @@ struct cast {
 
 static inline struct cast cast_of(const struct tui_small *f)
 {
-    return (struct cast){
-        v_set(ldexpf(1, f->emin)), v_set(f->max), v_set(ldexpf(1.5f, 23 - f->mantissa)),
-        v_set(ldexpf(1, f->mantissa - f->emin)), 23 - f->mantissa, (127 - f->bias) << f->mantissa};
+    return (struct cast){v_set(f->least), v_set(f->max), v_set(f->magic), v_set(f->unit),
+                         23 - f->mantissa, (127 - f->bias) << f->mantissa};
 }
 
 /* Codes of values: rounded by adding a number whose last place is the format's, then
@@ -49,7 +48,7 @@ void LANES_FN(tui_small_decode)(const struct tui_small *f, const unsigned char *
     const int mask = (1 << (f->bits - 1)) - 1;
     const int offset = (127 - f->bias) << 23;
     const unsigned up = (unsigned)(23 - f->mantissa);
-    const vf step = v_set(ldexpf(1, f->emin - f->mantissa)), s = v_set(scale);
+    const vf step = v_set(1 / f->unit), s = v_set(scale);
     const vf special = v_set((float)f->special), normal = v_set((float)(1 << f->mantissa));
     size_t i = 0;
     for (; i + LANES <= n; i += LANES) {

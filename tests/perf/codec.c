@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* codec.c: encoders and decoders of lib/quant on one thread, against a copy of the same floats and,
- * where GGML names a libggml-base.so that was built beside, against the peer's own.
+/* codec.c: encoders and decoders of lib/quant on one thread, against a copy of the same
+ * floats and, where GGML names a libggml-base.so that was built beside, against the
+ * peer's own.
  *
  *   codec [CODEC...]    default: all that encode without arguments
  *
- * A line of JSON each: millions of weights per second, of thread time, best of RUNS (default 5);
- * ratios to the copy and to the peer. The three alternate. */
+ * A line of JSON each: millions of weights per second, of thread time, best of RUNS
+ * (default 5); ratios to the copy and to the peer. The three alternate. */
 #define _GNU_SOURCE /* CLOCK_THREAD_CPUTIME_ID with strict C */
 #include <ctype.h>
 #include <dlfcn.h>
@@ -55,14 +56,13 @@ static double once(struct bench *b, int what)
     const double start = now();
     int rc = 0;
     switch (what) {
-    case COPY:
-        memcpy(y, x, COUNT * sizeof *x);
-        break;
+    case COPY: memcpy(y, x, COUNT * sizeof *x); break;
     case ENCODE:
         rc = b->c.codec->encode(&b->c, 0, COUNT, x, code, (void *const *)side, NULL);
         break;
     case DECODE:
-        rc = b->c.codec->decode(&b->c, 0, COUNT, code, (const void *const *)side, y, NULL);
+        rc =
+            b->c.codec->decode(&b->c, 0, COUNT, code, (const void *const *)side, y, NULL);
         break;
     case PEER_ENCODE:
         if (!b->peer_encode)
@@ -85,8 +85,10 @@ static void run(const struct tu_codec *codec, void *peer, int runs)
     if (tu_coding_init(&b.c, &spec, (uint64_t[]){ROWS, COLS}, 2, NULL) || b.c.two_pass ||
         codec->flags & TU_CODEC_STATEFUL)
         return;
-    b.peer_encode = (peer_encode_fn)(uintptr_t)peer_symbol(peer, "quantize_", codec->name);
-    b.peer_decode = (peer_decode_fn)(uintptr_t)peer_symbol(peer, "dequantize_row_", codec->name);
+    b.peer_encode =
+        (peer_encode_fn)(uintptr_t)peer_symbol(peer, "quantize_", codec->name);
+    b.peer_decode =
+        (peer_decode_fn)(uintptr_t)peer_symbol(peer, "dequantize_row_", codec->name);
     for (unsigned k = 0; k < b.c.sides + b.c.scratch; k++)
         side[k] = calloc(1, (size_t)b.c.side[k].bytes + 1);
     for (int i = 0; i < runs; i++) {
@@ -95,15 +97,18 @@ static void run(const struct tu_codec *codec, void *peer, int runs)
             best[k] = i == 0 || t < best[k] ? t : best[k];
         }
     }
-    printf("{\"claim\":\"codec %s\",\"copy_mws\":%.0f,\"encode_mws\":%.1f,\"encode_to_copy\":%.3f,"
-           "\"decode_mws\":%.1f,\"decode_to_copy\":%.3f", codec->name, COUNT / best[COPY] / 1e6,
-           COUNT / best[ENCODE] / 1e6, best[COPY] / best[ENCODE], COUNT / best[DECODE] / 1e6,
+    printf("{\"claim\":\"codec "
+           "%s\",\"copy_mws\":%.0f,\"encode_mws\":%.1f,\"encode_to_copy\":%.3f,"
+           "\"decode_mws\":%.1f,\"decode_to_copy\":%.3f",
+           codec->name, COUNT / best[COPY] / 1e6, COUNT / best[ENCODE] / 1e6,
+           best[COPY] / best[ENCODE], COUNT / best[DECODE] / 1e6,
            best[COPY] / best[DECODE]);
     if (b.peer_encode && b.peer_decode)
-        printf(",\"peer_encode_mws\":%.1f,\"encode_to_peer\":%.2f,\"peer_decode_mws\":%.1f,"
-               "\"decode_to_peer\":%.2f", COUNT / best[PEER_ENCODE] / 1e6,
-               best[PEER_ENCODE] / best[ENCODE], COUNT / best[PEER_DECODE] / 1e6,
-               best[PEER_DECODE] / best[DECODE]);
+        printf(
+            ",\"peer_encode_mws\":%.1f,\"encode_to_peer\":%.2f,\"peer_decode_mws\":%.1f,"
+            "\"decode_to_peer\":%.2f",
+            COUNT / best[PEER_ENCODE] / 1e6, best[PEER_ENCODE] / best[ENCODE],
+            COUNT / best[PEER_DECODE] / 1e6, best[PEER_DECODE] / best[DECODE]);
     printf(",\"runs\":%d}\n", runs);
     fflush(stdout);
     for (unsigned k = 0; k < b.c.sides + b.c.scratch; k++)
