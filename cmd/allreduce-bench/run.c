@@ -341,7 +341,7 @@ static int run(struct tu_ctx *ctx, int argc, char **argv)
         .check = opt.check,
         .seed = ctx->seed,
         .each = opt.timing == 1,
-        .private = opt.buffers == 1,
+        .hidden = opt.buffers == 1,
         .cold = opt.cache == 1,
         .trace = opt.trace != NULL,
         .out_only = opt.out_only || opt.trace,
@@ -353,7 +353,7 @@ static int run(struct tu_ctx *ctx, int argc, char **argv)
                                    .check = opt.check,
                                    .each = b->each,
                                    .cold = b->cold,
-                                   .private_buffers = b->private,
+                                   .private_buffers = b->hidden,
                                    .root = b->root,
                                    .reduce_order = tu_order_names[opt.order]};
     int code = list_collectives(coll, &b->colls, &err);

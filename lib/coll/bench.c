@@ -72,7 +72,7 @@ int tu_bench_shared(const struct tu_bench *b, uint32_t ranks, uint64_t *out,
 {
     (void)ranks;
     int code = buffer_room(b, out, err);
-    *out = code || b->private ? 0 : 2 * *out;
+    *out = code || b->hidden ? 0 : 2 * *out;
     return code;
 }
 
@@ -82,7 +82,7 @@ static int make_buffers(struct bench *s, struct tu_err *err)
     if (code)
         return code;
     unsigned char *base =
-        s->b->private ? NULL : tu_rank_shared(s->rank, tu_rank_id(s->rank));
+        s->b->hidden ? NULL : tu_rank_shared(s->rank, tu_rank_id(s->rank));
     if (!base && !(base = s->own = tu_alloc((size_t)(2 * s->room), 1, err)))
         return TU_ENOMEM;
     s->in = base;

@@ -211,7 +211,10 @@ int tu_combine(void *d, const void *const *src, uint32_t n, uint64_t count,
 {
     if (order == TU_ORDER_EXACT)
         return exact(d, src, n, count, dtype, op, err);
-    if (order == TU_ORDER_FIXED)
+    /* The tree of two operands, and of three that are not rounded on the way, is the
+     * fold. */
+    bool fold = n <= 2 || (n == 3 && !tui_is_small_float(dtype));
+    if (order == TU_ORDER_FIXED && !fold)
         return fixed(d, src, n, count, dtype, op, err);
     size_t size = tu_dtype_find(dtype)->block_bytes;
     tu_reduce_fn fn = tu_reduce_find(dtype, op);

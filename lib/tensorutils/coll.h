@@ -313,7 +313,7 @@ struct tu_bench {
     double premul, min_time; /* seconds per size, raises iters */
     uint64_t iters, warmup, check, seed; /* check: untimed iterations that are verified */
     bool each;        /* time each operation alone, a barrier after it */
-    bool private;     /* buffers that peers cannot see */
+    bool hidden;      /* buffers that peers cannot see */
     bool cold;        /* another part of the buffer each time */
     bool check_timed; /* verify every timed output by its hash */
     bool trace;       /* post a line for each timed operation */
