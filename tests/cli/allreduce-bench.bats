@@ -248,3 +248,27 @@ ranks() { # WHERE N OPTIONS...: all ranks but 0 in the background
         [ -z "$output" ]
     done
 }
+
+# Two hosts: namespaces joined by a pair of interfaces.
+hosts_begin() {
+    ip netns add "$1a" 2>/dev/null || return 1
+    ip netns add "$1b" && ip link add v0 netns "$1a" type veth peer name v0 netns "$1b" &&
+        ip -n "$1a" addr add 10.77.0.1/24 dev v0 && ip -n "$1b" addr add 10.77.0.2/24 dev v0 &&
+        ip -n "$1a" link set v0 up && ip -n "$1b" link set v0 up
+}
+hosts_end() { ip netns del "$1a" 2>/dev/null || :; ip netns del "$1b" 2>/dev/null || :; }
+
+@test "run --rendezvous: two hosts" {
+    local net=coll$$
+    hosts_begin $net || { hosts_end $net; skip "no network namespaces here"; }
+    both() {
+        ip netns exec ${net}b allreduce-bench run "$@" --iface 10.77.0.2 --rank 1 >out1 2>&1 &
+        ip netns exec ${net}a allreduce-bench run "$@" --iface 10.77.0.1 --rank 0
+    }
+    run both --transport tcp --rendezvous 10.77.0.1:7000 -n 2 -b 64K -e 1M --iters 3 \
+        --coll allreduce,alltoall --timeout 10s
+    wait
+    hosts_end $net
+    [ "$status" = 0 ] || { echo "$output"; cat out1; return 1; }
+    [ "$(grep -c '^all.* 0$' <<<"$output")" = 9 ]
+}
