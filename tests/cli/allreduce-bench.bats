@@ -52,7 +52,7 @@ small() { allreduce-bench run -b 4K -e 4K --iters 3 --warmup 1 "$@"; }
 @test "run: nothing is left behind" {
     run -4 small -n 4 --inject kill:rank=2,op=2
     run -4 small -n 4 --transport tcp --inject kill:rank=2,op=2
-    [ -z "$(ls -A "$TMPDIR" | grep -v '^bats')" ] || ls -A "$TMPDIR"
+    only_files
     run pgrep -P $$ allreduce-bench
     [ -z "$output" ]
 }
@@ -151,8 +151,8 @@ ranks() { # WHERE N OPTIONS...: all ranks but 0 in the background
     [[ $output == "hang: rank 3 never came"* ]]
     run -1 allreduce-bench diagnose --json stall
     [[ $output == *'"kind":"hang","rank":1,'* ]]
-    head -c 100 slow >cut
-    run -3 allreduce-bench diagnose cut
+    head -c 100 slow >short
+    run -3 allreduce-bench diagnose short
     echo hello >text
     run -3 allreduce-bench diagnose text
 }
