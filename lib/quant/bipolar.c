@@ -25,8 +25,8 @@ void tu_planes_unpack(const uint64_t *plane, uint64_t n, unsigned bits, uint8_t 
             code[i] |= (uint8_t)((plane[b * words + i / 64] >> i % 64 & 1) << b);
 }
 
-int64_t tu_planes_dot(const uint64_t *a, unsigned bits_a, const uint64_t *b, unsigned bits_b,
-                      uint64_t n)
+int64_t tu_planes_dot(const uint64_t *a, unsigned bits_a, const uint64_t *b,
+                      unsigned bits_b, uint64_t n)
 {
     uint64_t words = TU_PLANE_WORDS(n);
     int64_t sum = 0;
@@ -40,15 +40,16 @@ int64_t tu_planes_dot(const uint64_t *a, unsigned bits_a, const uint64_t *b, uns
     return sum;
 }
 
-void tu_planes_product(const uint64_t *a, const float *scale_a, uint64_t rows_a, unsigned bits_a,
-                       const uint64_t *b, const float *scale_b, uint64_t rows_b, unsigned bits_b,
-                       uint64_t n, float *y)
+void tu_planes_product(const uint64_t *a, const float *scale_a, uint64_t rows_a,
+                       unsigned bits_a, const uint64_t *b, const float *scale_b,
+                       uint64_t rows_b, unsigned bits_b, uint64_t n, float *y)
 {
     uint64_t words = TU_PLANE_WORDS(n);
     for (uint64_t i = 0; i < rows_a; i++)
         for (uint64_t j = 0; j < rows_b; j++)
-            *y++ = (float)tu_planes_dot(a + i * bits_a * words, bits_a, b + j * bits_b * words,
-                                        bits_b, n) * scale_a[i] * scale_b[j];
+            *y++ = (float)tu_planes_dot(a + i * bits_a * words, bits_a,
+                                        b + j * bits_b * words, bits_b, n) *
+                   scale_a[i] * scale_b[j];
 }
 
 enum param { BITS };
@@ -58,23 +59,27 @@ static int plan(struct tu_coding *c, const struct tu_spec *spec, struct tu_err *
     uint64_t bits;
     int rc = tu_spec_u64(spec, "bits", 4, &bits, err);
     if (rc || bits < 1 || bits > 8)
-        return rc ? rc : tu_fail(err, TU_EUSAGE, "codec 'bipolar': bits %" PRIu64 ": 1 to 8", bits);
+        return rc ? rc
+                  : tu_fail(err, TU_EUSAGE, "codec 'bipolar': bits %" PRIu64 ": 1 to 8",
+                            bits);
     uint64_t words = TU_PLANE_WORDS(c->cols);
     c->param[BITS] = (int64_t)bits;
     c->block[0] = 1;
     c->block[1] = c->cols;
     c->atom = tu_max(c->cols, 1);
-    c->code = (struct tu_part){.dtype = TU_U64, .rank = 3, .dim = {c->rows, bits, words},
+    c->code = (struct tu_part){.dtype = TU_U64,
+                               .rank = 3,
+                               .dim = {c->rows, bits, words},
                                .atom_bytes = bits * words * 8};
-    c->side[0] = (struct tu_part){.suffix = "scale", .dtype = TU_F32, .rank = 1, .dim = {c->rows},
-                                  .atom_bytes = 4};
+    c->side[0] = (struct tu_part){
+        .suffix = "scale", .dtype = TU_F32, .rank = 1, .dim = {c->rows}, .atom_bytes = 4};
     c->sides = 1;
     return 0;
 }
 
 /* Value (2u - (2^n - 1))·s, s reaching the largest of the row. */
-static int encode(const struct tu_coding *c, uint64_t first, size_t n, const float *x, void *code,
-                  void *const *side, struct tu_err *err)
+static int encode(const struct tu_coding *c, uint64_t first, size_t n, const float *x,
+                  void *code, void *const *side, struct tu_err *err)
 {
     (void)first;
     unsigned bits = (unsigned)c->param[BITS];
@@ -126,7 +131,12 @@ static int decode(const struct tu_coding *c, uint64_t first, size_t n, const voi
 static const char *const key[] = {"bits", NULL};
 
 const struct tu_codec tui_codecs_bipolar[] = {
-    {.name = "bipolar", .help = "odd numbers as planes of bits, a scale per row",
-     .source = "arXiv 2409.17870", .key = key, .plan = plan, .encode = encode, .decode = decode},
+    {.name = "bipolar",
+     .help = "odd numbers as planes of bits, a scale per row",
+     .source = "arXiv 2409.17870",
+     .key = key,
+     .plan = plan,
+     .encode = encode,
+     .decode = decode},
     {.name = NULL},
 };

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* bnb.c: bitsandbytes' block-wise code books: NF4, FP4 with scales that may be coded
  * themselves, and the dynamic 8-bit tree. Source: bitsandbytes-foundation/bitsandbytes
- * functional.py, backends/default/ops.py; the tree: T. Dettmers, "8-Bit Approximations for
- * Parallelism in Deep Learning", 2015.
+ * functional.py, backends/default/ops.py; the tree: T. Dettmers, "8-Bit Approximations
+ * for Parallelism in Deep Learning", 2015.
  *
  * Blocks are runs of the flattened tensor; the last may be short. A value's code is the
  * number of midpoints strictly below it. */
@@ -22,22 +22,25 @@ struct book {
 };
 
 static const float nf4_value[16] = {
-    -1.0f,
-    -0x1.647362p-1f, -0x1.0cd660p-1f, -0x1.946540p-2f, -0x1.23449ap-2f, -0x1.7a6a7ep-3f,
-    -0x1.74f0e2p-4f, 0.0f, 0x1.45f5fep-4f, 0x1.4995c6p-3f, 0x1.f809bap-3f, 0x1.5a0674p-2f,
-    0x1.c34970p-2f, 0x1.200f56p-1f, 0x1.722766p-1f, 1.0f};
+    -1.0f,           -0x1.647362p-1f, -0x1.0cd660p-1f, -0x1.946540p-2f,
+    -0x1.23449ap-2f, -0x1.7a6a7ep-3f, -0x1.74f0e2p-4f, 0.0f,
+    0x1.45f5fep-4f,  0x1.4995c6p-3f,  0x1.f809bap-3f,  0x1.5a0674p-2f,
+    0x1.c34970p-2f,  0x1.200f56p-1f,  0x1.722766p-1f,  1.0f};
 
 /* 0 is code 0, what is a little above it is code 8, a second zero: as the peer has it. */
-static const float fp4_value[16] = {-1.0f,        -0.666666687f, -0.5f, -0.333333343f,
-                                    -0.25f,       -0.166666672f, -0.00520833349f, 0.0f,
-                                    0.0f,          0.00520833349f, 0.166666672f, 0.25f,
-                                    0.333333343f, 0.5f,          0.666666687f, 1.0f};
-static const unsigned char fp4_code[16] = {11, 10, 13, 12, 15, 14, 9, 0, 8, 1, 6, 7, 4, 5, 2, 3};
+static const float fp4_value[16] = {
+    -1.0f,        -0.666666687f,  -0.5f,           -0.333333343f,
+    -0.25f,       -0.166666672f,  -0.00520833349f, 0.0f,
+    0.0f,         0.00520833349f, 0.166666672f,    0.25f,
+    0.333333343f, 0.5f,           0.666666687f,    1.0f};
+static const unsigned char fp4_code[16] = {11, 10, 13, 12, 15, 14, 9, 0,
+                                           8,  1,  6,  7,  4,  5,  2, 3};
 
 static const struct book nf4 = {16, nf4_value, NULL}, fp4 = {16, fp4_value, fp4_code};
 
 /* The dynamic tree: for i = 0 … 6 the midpoints of 2^i equal parts of [0.1, 1], times
- * 10^(i-6), with both signs, and 0 and 1. Each is a quotient of integers, rounded once. */
+ * 10^(i-6), with both signs, and 0 and 1. Each is a quotient of integers, rounded once.
+ */
 static void dynamic_book(float *v)
 {
     v[127] = 0;
@@ -55,7 +58,8 @@ static void dynamic_book(float *v)
 
 static unsigned place(const struct book *b, float x)
 {
-    unsigned lo = 0, hi = b->n - 1; /* midpoints below x: all of 0 … lo-1, none from hi on */
+    unsigned lo = 0,
+             hi = b->n - 1; /* midpoints below x: all of 0 … lo-1, none from hi on */
     while (lo < hi) {
         unsigned mid = (lo + hi) / 2;
         if ((b->value[mid] + b->value[mid + 1]) / 2 < x)
@@ -79,7 +83,8 @@ static float largest(const float *x, size_t n)
 static float code_block(const struct book *b, const float *x, size_t n, bool whole,
                         unsigned char *code)
 {
-    float amax = largest(x, n), least = amax > 1e-38f ? amax : 1e-38f, inverse = 1.0f / least;
+    float amax = largest(x, n), least = amax > 1e-38f ? amax : 1e-38f,
+          inverse = 1.0f / least;
     for (size_t i = 0; i < n; i++) {
         float v = whole ? x[i] * inverse : x[i] / least;
         v = v > -1 ? v : -1; /* NaN too */
@@ -95,8 +100,11 @@ static float code_block(const struct book *b, const float *x, size_t n, bool who
 static void add_side(struct tu_coding *c, const char *suffix, uint32_t dtype, uint64_t n,
                      uint64_t atom_bytes)
 {
-    c->side[c->sides + c->scratch] = (struct tu_part){
-        .suffix = suffix, .dtype = dtype, .rank = 1, .dim = {n}, .atom_bytes = atom_bytes};
+    c->side[c->sides + c->scratch] = (struct tu_part){.suffix = suffix,
+                                                      .dtype = dtype,
+                                                      .rank = 1,
+                                                      .dim = {n},
+                                                      .atom_bytes = atom_bytes};
 }
 
 static int plan_block(struct tu_coding *c, const struct tu_spec *spec, uint64_t fallback,
@@ -107,8 +115,9 @@ static int plan_block(struct tu_coding *c, const struct tu_spec *spec, uint64_t 
     if (rc)
         return rc;
     if (n < 32 || n > 4096 || n & (n - 1))
-        return tu_fail(err, TU_EUSAGE, "codec '%s': block %" PRIu64
-                       ": a power of two from 32 to 4096", c->codec->name, n);
+        return tu_fail(err, TU_EUSAGE,
+                       "codec '%s': block %" PRIu64 ": a power of two from 32 to 4096",
+                       c->codec->name, n);
     c->param[BLOCK] = (int64_t)n;
     c->atom = n;
     c->block[0] = 1;
@@ -124,7 +133,8 @@ static int plan4(struct tu_coding *c, const struct tu_spec *spec, struct tu_err 
         return rc;
     uint64_t blocks = tu_ceil_div(c->elements, c->atom);
     c->param[NESTED] = tu_spec_get(spec, "nested") != NULL;
-    c->code = (struct tu_part){.dtype = TU_U8, .rank = 2,
+    c->code = (struct tu_part){.dtype = TU_U8,
+                               .rank = 2,
                                .dim = {c->elements / 2 + c->elements % 2, 1},
                                .atom_bytes = c->atom / 2};
     if (!c->param[NESTED]) {
@@ -166,8 +176,8 @@ static const struct book *book_of(const struct tu_coding *c)
     return c->codec->format;
 }
 
-static int encode4(const struct tu_coding *c, uint64_t first, size_t n, const float *x, void *code,
-                   void *const *side, struct tu_err *err)
+static int encode4(const struct tu_coding *c, uint64_t first, size_t n, const float *x,
+                   void *code, void *const *side, struct tu_err *err)
 {
     (void)first;
     (void)err;
@@ -193,7 +203,8 @@ static int decode4(const struct tu_coding *c, uint64_t first, size_t n, const vo
     const struct book *b = book_of(c);
     for (unsigned i = 0; i < 16; i++)
         value[b->code ? b->code[i] : i] = b->value[i];
-    bool nested = c->param[NESTED] && !c->scratch; /* while encoding there are the floats */
+    bool nested =
+        c->param[NESTED] && !c->scratch; /* while encoding there are the floats */
     const void *scale = side[nested || !c->param[NESTED] ? 0 : c->sides];
     if (nested) {
         memcpy(map, side[2], sizeof map);
@@ -205,10 +216,12 @@ static int decode4(const struct tu_coding *c, uint64_t first, size_t n, const vo
         if (i % block == 0)
             in = (const unsigned char *)code + i / 2;
         uint64_t k = i / block;
-        float s = nested ? map[((const unsigned char *)scale)[k]] *
-                                   ((const float *)side[1])[(first / block + k) / NESTED_BLOCK] +
-                               offset
-                         : ((const float *)scale)[k];
+        float s =
+            nested
+                ? map[((const unsigned char *)scale)[k]] *
+                          ((const float *)side[1])[(first / block + k) / NESTED_BLOCK] +
+                      offset
+                : ((const float *)scale)[k];
         x[i] = value[i % 2 ? in[i % block / 2] & 15 : in[i % block / 2] >> 4] * s;
     }
     return 0;
@@ -247,8 +260,8 @@ static int start8(const struct tu_coding *c, void *const *side, struct tu_err *e
     return 0;
 }
 
-static int encode8(const struct tu_coding *c, uint64_t first, size_t n, const float *x, void *code,
-                   void *const *side, struct tu_err *err)
+static int encode8(const struct tu_coding *c, uint64_t first, size_t n, const float *x,
+                   void *code, void *const *side, struct tu_err *err)
 {
     (void)first;
     (void)err;
@@ -278,13 +291,31 @@ static const char *const key4[] = {"block", "nested", NULL};
 static const char *const key8[] = {"block", NULL};
 
 const struct tu_codec tui_codecs_bnb[] = {
-    {.name = "nf4", .help = "bitsandbytes, 4 bits: quantiles of a normal distribution",
-     .source = SOURCE, .key = key4, .format = &nf4, .plan = plan4, .encode = encode4,
-     .decode = decode4, .finish = finish4},
-    {.name = "fp4", .help = "bitsandbytes, 4 bits: floats of one mantissa bit", .source = SOURCE,
-     .key = key4, .format = &fp4, .plan = plan4, .encode = encode4, .decode = decode4,
+    {.name = "nf4",
+     .help = "bitsandbytes, 4 bits: quantiles of a normal distribution",
+     .source = SOURCE,
+     .key = key4,
+     .format = &nf4,
+     .plan = plan4,
+     .encode = encode4,
+     .decode = decode4,
      .finish = finish4},
-    {.name = "dyn8", .help = "bitsandbytes, 8 bits: the dynamic tree", .source = SOURCE,
-     .key = key8, .plan = plan8, .encode = encode8, .decode = decode8, .start = start8},
+    {.name = "fp4",
+     .help = "bitsandbytes, 4 bits: floats of one mantissa bit",
+     .source = SOURCE,
+     .key = key4,
+     .format = &fp4,
+     .plan = plan4,
+     .encode = encode4,
+     .decode = decode4,
+     .finish = finish4},
+    {.name = "dyn8",
+     .help = "bitsandbytes, 8 bits: the dynamic tree",
+     .source = SOURCE,
+     .key = key8,
+     .plan = plan8,
+     .encode = encode8,
+     .decode = decode8,
+     .start = start8},
     {.name = NULL},
 };

@@ -8,7 +8,8 @@
  * written; one that breaks the bound all the same is stored as floats.
  *
  * Block: u8 0 and the f64 step, then for the two ends and each level, coarse to fine, u8
- * width and zigzag numbers of that width, lowest bits first; or u8 1 and the floats. Not for tensors of several dimensions: their order is kept. */
+ * width and zigzag numbers of that width, lowest bits first; or u8 1 and the floats. Not
+ * for tensors of several dimensions: their order is kept. */
 #include <inttypes.h>
 #include <math.h>
 #include <string.h>
@@ -77,10 +78,11 @@ static struct points points_of(int l, int k)
 
 static uint64_t zigzag(int64_t v)
 {
-    return (uint64_t)v << 1 ^ (uint64_t)-(v < 0);
+    return (uint64_t)v << 1 ^ (uint64_t) - (v < 0);
 }
 
-static int put_group(const int64_t *q, struct points g, struct tu_buf *out, struct tu_err *err)
+static int put_group(const int64_t *q, struct points g, struct tu_buf *out,
+                     struct tu_err *err)
 {
     uint64_t all = 0;
     for (size_t i = 0; i < g.n; i++)
@@ -100,7 +102,8 @@ static int put_group(const int64_t *q, struct points g, struct tu_buf *out, stru
     return 0;
 }
 
-static int put_steps(const int64_t *q, int l, double step, struct tu_buf *out, struct tu_err *err)
+static int put_steps(const int64_t *q, int l, double step, struct tu_buf *out,
+                     struct tu_err *err)
 {
     unsigned char head[9] = {STEPS};
     uint64_t bits;
@@ -112,7 +115,8 @@ static int put_steps(const int64_t *q, int l, double step, struct tu_buf *out, s
     return rc;
 }
 
-static int put_block(const float *x, int l, double bound, struct tu_buf *out, struct tu_err *err)
+static int put_block(const float *x, int l, double bound, struct tu_buf *out,
+                     struct tu_err *err)
 {
     double v[POINTS], step = 2 * bound / (l + 1);
     int64_t q[POINTS];
@@ -130,11 +134,12 @@ static int put_block(const float *x, int l, double bound, struct tu_buf *out, st
         v[i] = k * step;
     }
     put_together(v, l);
-    return fits(v, x, n, bound) ? put_steps(q, l, step, out, err) : put_raw(x, n, out, err);
+    return fits(v, x, n, bound) ? put_steps(q, l, step, out, err)
+                                : put_raw(x, n, out, err);
 }
 
-int tu_bounded_encode(const float *x, uint64_t n, double bound, bool relative, struct tu_buf *out,
-                      struct tu_err *err)
+int tu_bounded_encode(const float *x, uint64_t n, double bound, bool relative,
+                      struct tu_buf *out, struct tu_err *err)
 {
     if (!(bound > 0) || isinf(bound))
         return tu_fail(err, TU_EUSAGE, "error bound %g: a positive number", bound);
@@ -164,14 +169,16 @@ struct bytes {
 static const unsigned char *take(struct bytes *b, size_t n, struct tu_err *err)
 {
     if (b->size - b->at < n) {
-        tu_fail_at(err, TU_ETRUNC, b->at, "%zu bytes wanted, %zu there", n, b->size - b->at);
+        tu_fail_at(err, TU_ETRUNC, b->at, "%zu bytes wanted, %zu there", n,
+                   b->size - b->at);
         return NULL;
     }
     b->at += n;
     return b->p + b->at - n;
 }
 
-static int get_group(struct bytes *b, struct points g, double step, double *v, struct tu_err *err)
+static int get_group(struct bytes *b, struct points g, double step, double *v,
+                     struct tu_err *err)
 {
     const unsigned char *p = take(b, 1, err);
     if (!p)
@@ -185,7 +192,8 @@ static int get_group(struct bytes *b, struct points g, double step, double *v, s
         uint64_t z = 0;
         for (unsigned k = 0; k < width; k++)
             z |= (uint64_t)(p[(i * width + k) / 8] >> (i * width + k) % 8 & 1) << k;
-        v[g.first + i * g.stride] = (z & 1 ? -(double)(z >> 1) - 1 : (double)(z >> 1)) * step;
+        v[g.first + i * g.stride] =
+            (z & 1 ? -(double)(z >> 1) - 1 : (double)(z >> 1)) * step;
     }
     return 0;
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* bsr.c: rows of square blocks, with a permutation of rows that brings blocks together.
- * Source: P. Okanovic et al., "High Performance Unstructured SpMM Computation Using Tensor
- * Cores", 2024; the linkage of the clusters is ours. */
+ * Source: P. Okanovic et al., "High Performance Unstructured SpMM Computation Using
+ * Tensor Cores", 2024; the linkage of the clusters is ours. */
 #include <inttypes.h>
 #include <string.h>
 #include "tensorutils/quant/sparse.h"
@@ -20,8 +20,8 @@ static unsigned count(const uint64_t *a, const uint64_t *b, uint64_t words, bool
     return n;
 }
 
-static void find_patterns(const struct pattern *p, const float *x, uint64_t rows, uint64_t cols,
-                          uint64_t size)
+static void find_patterns(const struct pattern *p, const float *x, uint64_t rows,
+                          uint64_t cols, uint64_t size)
 {
     for (uint64_t i = 0; i < rows; i++)
         for (uint64_t j = 0; j < cols; j++)
@@ -52,8 +52,8 @@ static uint64_t count_blocks(const struct pattern *p, const uint32_t *perm, uint
 
 /* Clusters of `size` rows: a seed, then whichever is nearest to the union so far by
  * Jaccard's distance; ties to the lower row. */
-static void cluster_rows(const struct pattern *p, uint64_t rows, uint64_t size, uint64_t *sum,
-                         bool *used, uint32_t *perm)
+static void cluster_rows(const struct pattern *p, uint64_t rows, uint64_t size,
+                         uint64_t *sum, bool *used, uint32_t *perm)
 {
     for (uint64_t n = 0; n < rows; n++) {
         uint64_t best = rows;
@@ -90,7 +90,8 @@ static uint64_t row_of(const struct tu_bsr *m, uint64_t i)
     return m->perm ? m->perm[i] : i;
 }
 
-static void fill_blocks(struct tu_bsr *m, const struct pattern *p, const float *x, uint64_t *sum)
+static void fill_blocks(struct tu_bsr *m, const struct pattern *p, const float *x,
+                        uint64_t *sum)
 {
     uint64_t size = m->size, at = 0, across = tu_ceil_div(m->cols, size);
     for (uint64_t b = 0; b < tu_ceil_div(m->rows, size); b++) {
@@ -114,8 +115,8 @@ static void fill_blocks(struct tu_bsr *m, const struct pattern *p, const float *
     }
 }
 
-int tu_bsr_pack(struct tu_bsr *out, const float *x, uint64_t rows, uint64_t cols, uint64_t size,
-                bool cluster, struct tu_err *err)
+int tu_bsr_pack(struct tu_bsr *out, const float *x, uint64_t rows, uint64_t cols,
+                uint64_t size, bool cluster, struct tu_err *err)
 {
     *out = (struct tu_bsr){.rows = rows, .cols = cols, .size = size};
     if (!size || size > 1024 || rows > UINT32_MAX || cols > UINT32_MAX)
@@ -128,7 +129,8 @@ int tu_bsr_pack(struct tu_bsr *out, const float *x, uint64_t rows, uint64_t cols
         !(sum = tu_calloc((size_t)p.words, sizeof *sum, err)) ||
         !(used = tu_calloc((size_t)rows, sizeof *used, err)) ||
         !(out->perm = tu_calloc((size_t)rows, sizeof *out->perm, err)) ||
-        !(out->row = tu_calloc((size_t)tu_ceil_div(rows, size) + 1, sizeof *out->row, err)))
+        !(out->row =
+              tu_calloc((size_t)tu_ceil_div(rows, size) + 1, sizeof *out->row, err)))
         goto out;
     find_patterns(&p, x, rows, cols, size);
     if (cluster)
@@ -140,11 +142,13 @@ int tu_bsr_pack(struct tu_bsr *out, const float *x, uint64_t rows, uint64_t cols
     }
     out->blocks = count_blocks(&p, out->perm, rows, size, sum, out->row);
     if (out->blocks > UINT32_MAX) {
-        rc = tu_fail(err, TU_EUSAGE, "%" PRIu64 " blocks: indices have 32 bits", out->blocks);
+        rc = tu_fail(err, TU_EUSAGE, "%" PRIu64 " blocks: indices have 32 bits",
+                     out->blocks);
         goto out;
     }
     if (!(out->col = tu_calloc((size_t)out->blocks, sizeof *out->col, err)) ||
-        !(out->value = tu_calloc((size_t)(out->blocks * size * size), sizeof *out->value, err)))
+        !(out->value =
+              tu_calloc((size_t)(out->blocks * size * size), sizeof *out->value, err)))
         goto out;
     fill_blocks(out, &p, x, sum);
     rc = 0;
@@ -178,7 +182,8 @@ void tu_bsr_unpack(const struct tu_bsr *m, float *x)
     for (uint64_t b = 0; b < tu_ceil_div(m->rows, m->size); b++)
         for (uint64_t k = m->row[b]; k < m->row[b + 1]; k++)
             for (uint64_t i = b * m->size; i < tu_min((b + 1) * m->size, m->rows); i++)
-                for (uint64_t j = 0; j < m->size && m->col[k] * m->size + j < m->cols; j++)
+                for (uint64_t j = 0; j < m->size && m->col[k] * m->size + j < m->cols;
+                     j++)
                     x[row_of(m, i) * m->cols + m->col[k] * m->size + j] =
                         m->value[(k * m->size + i - b * m->size) * m->size + j];
 }

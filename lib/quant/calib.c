@@ -49,15 +49,17 @@ static int add_row(void *ctx, uint64_t i, unsigned worker, struct tu_err *err)
     return 0;
 }
 
-int tu_calib_add(struct tu_calib *c, const float *x, uint64_t tokens, struct tu_pool *pool,
-                 struct tu_err *err)
+int tu_calib_add(struct tu_calib *c, const float *x, uint64_t tokens,
+                 struct tu_pool *pool, struct tu_err *err)
 {
     for (uint64_t t = 0; t < tokens; t++)
         for (uint64_t j = 0; j < c->cols; j++) {
             float v = fabsf(x[t * c->cols + j]);
             if (!isfinite(v))
-                return tu_fail(err, TU_EUSAGE, "input of token %" PRIu64 ", column %" PRIu64
-                               ": not finite", c->tokens + t, j);
+                return tu_fail(err, TU_EUSAGE,
+                               "input of token %" PRIu64 ", column %" PRIu64
+                               ": not finite",
+                               c->tokens + t, j);
             c->sum_abs[j] += v;
             c->max_abs[j] = v > c->max_abs[j] ? v : c->max_abs[j];
         }

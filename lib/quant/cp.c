@@ -98,7 +98,8 @@ static void solve_mode(struct tu_cp *cp, const float *x, unsigned mode, struct w
             w->gram[i * r + j] = v;
         }
     pseudo_inverse(w->gram, r, w->value, w->v, w->scaled);
-    tui_product(w->unfolded, false, w->gram, false, (size_t)cp->dim[mode], r, r, cp->factor[mode]);
+    tui_product(w->unfolded, false, w->gram, false, (size_t)cp->dim[mode], r, r,
+                cp->factor[mode]);
 }
 
 /* Leading left vectors of the unfolding, from the Gram matrix of its rows; columns that
@@ -139,7 +140,8 @@ static bool is_degenerate(const struct tu_cp *cp)
             for (unsigned k = 0; k < cp->order; k++) {
                 double ij = 0, ii = 0, jj = 0;
                 for (uint64_t d = 0; d < cp->dim[k]; d++) {
-                    double a = cp->factor[k][d * cp->rank + i], b = cp->factor[k][d * cp->rank + j];
+                    double a = cp->factor[k][d * cp->rank + i],
+                           b = cp->factor[k][d * cp->rank + j];
                     ij += a * b;
                     ii += a * a;
                     jj += b * b;
@@ -155,11 +157,12 @@ static bool is_degenerate(const struct tu_cp *cp)
 int tu_cp_fit(struct tu_cp *cp, const float *x, enum tu_cp_init init, struct tu_err *err)
 {
     struct work w;
-    double size = 0, last = INFINITY, tolerance = cp->tolerance > 0 ? cp->tolerance : 1e-8;
+    double size = 0, last = INFINITY,
+           tolerance = cp->tolerance > 0 ? cp->tolerance : 1e-8;
     unsigned most = cp->sweeps ? cp->sweeps : 200;
     if (cp->order < 3 || cp->order > TU_CP_ORDER || !cp->rank || cp->rank > RANK_MAX)
-        return tu_fail(err, TU_EUSAGE, "order %u, rank %u: order 3 or 4, rank 1 to %u", cp->order,
-                       cp->rank, RANK_MAX);
+        return tu_fail(err, TU_EUSAGE, "order %u, rank %u: order 3 or 4, rank 1 to %u",
+                       cp->order, cp->rank, RANK_MAX);
     int rc = work_init(&w, cp, err);
     for (unsigned k = 0; !rc && k < cp->order && init != TU_CP_GIVEN; k++) {
         for (uint64_t i = 0; i < cp->dim[k] * cp->rank; i++)
@@ -220,7 +223,8 @@ void tu_cp_normalise(struct tu_cp *cp, double *weight)
         }
 }
 
-/* The codec: the factors below each other, and the weights. ---------------------------- */
+/* The codec: the factors below each other, and the weights. ----------------------------
+ */
 
 static uint64_t sum_of_dims(const struct tu_coding *c)
 {
@@ -237,13 +241,18 @@ static int plan(struct tu_coding *c, const struct tu_spec *spec, struct tu_err *
     if (rc)
         return rc;
     if ((c->rank != 3 && c->rank != 4) || !rank || rank > RANK_MAX || !c->elements)
-        return tu_fail(err, TU_EUSAGE, "codec 'cp': order %u, rank %" PRIu64 ": order 3 or 4, rank 1 "
-                       "to %u", c->rank, rank, RANK_MAX);
+        return tu_fail(err, TU_EUSAGE,
+                       "codec 'cp': order %u, rank %" PRIu64 ": order 3 or 4, rank 1 "
+                       "to %u",
+                       c->rank, rank, RANK_MAX);
     c->param[0] = (int64_t)rank;
     c->atom = c->elements;
-    c->code = (struct tu_part){.dtype = TU_F32, .rank = 2, .dim = {sum_of_dims(c), rank},
+    c->code = (struct tu_part){.dtype = TU_F32,
+                               .rank = 2,
+                               .dim = {sum_of_dims(c), rank},
                                .atom_bytes = sum_of_dims(c) * rank * 4};
-    c->side[0] = (struct tu_part){.suffix = "weight", .dtype = TU_F32, .rank = 1, .dim = {rank}};
+    c->side[0] =
+        (struct tu_part){.suffix = "weight", .dtype = TU_F32, .rank = 1, .dim = {rank}};
     c->sides = 1;
     return 0;
 }
@@ -251,8 +260,10 @@ static int plan(struct tu_coding *c, const struct tu_spec *spec, struct tu_err *
 /* Factors in one block, filled by the caller or from it. */
 static double *describe(const struct tu_coding *c, struct tu_cp *cp, struct tu_err *err)
 {
-    *cp = (struct tu_cp){.order = c->rank, .rank = (unsigned)c->param[0], .seed = c->seed};
-    double *f = tu_alloc((size_t)sum_of_dims(c) * cp->rank + cp->rank, sizeof *f, err), *at = f;
+    *cp =
+        (struct tu_cp){.order = c->rank, .rank = (unsigned)c->param[0], .seed = c->seed};
+    double *f = tu_alloc((size_t)sum_of_dims(c) * cp->rank + cp->rank, sizeof *f, err),
+           *at = f;
     for (unsigned k = 0; f && k < c->rank; k++) {
         cp->dim[k] = c->dim[k];
         cp->factor[k] = at;
@@ -261,8 +272,8 @@ static double *describe(const struct tu_coding *c, struct tu_cp *cp, struct tu_e
     return f;
 }
 
-static int encode(const struct tu_coding *c, uint64_t first, size_t n, const float *x, void *code,
-                  void *const *side, struct tu_err *err)
+static int encode(const struct tu_coding *c, uint64_t first, size_t n, const float *x,
+                  void *code, void *const *side, struct tu_err *err)
 {
     (void)first;
     (void)n;
@@ -302,8 +313,12 @@ static int decode(const struct tu_coding *c, uint64_t first, size_t n, const voi
 static const char *const key[] = {"rank", NULL};
 
 const struct tu_codec tui_codecs_cp[] = {
-    {.name = "cp", .help = "sums of outer products, order 3 and 4",
-     .source = "T. Kolda, B. Bader, 2009", .key = key, .plan = plan, .encode = encode,
+    {.name = "cp",
+     .help = "sums of outer products, order 3 and 4",
+     .source = "T. Kolda, B. Bader, 2009",
+     .key = key,
+     .plan = plan,
+     .encode = encode,
      .decode = decode},
     {.name = NULL},
 };

@@ -16,7 +16,8 @@ void tu_dct(const double *in, double *out, uint64_t n, bool inverse)
         for (uint64_t i = 0; i < n; i++) {
             uint64_t wave = inverse ? i : k, at = inverse ? k : i;
             double unit = sqrt((wave ? 2.0 : 1.0) / (double)n);
-            sum += in[i] * unit * cos(pi * (double)wave * (2 * (double)at + 1) / (2 * (double)n));
+            sum += in[i] * unit *
+                   cos(pi * (double)wave * (2 * (double)at + 1) / (2 * (double)n));
         }
         out[k] = sum;
     }
@@ -30,12 +31,15 @@ static uint64_t divisor(uint64_t n)
     return tu_max(d, 1);
 }
 
-int tu_demo_init(struct tu_demo *d, uint64_t rows, uint64_t cols, unsigned top, struct tu_err *err)
+int tu_demo_init(struct tu_demo *d, uint64_t rows, uint64_t cols, unsigned top,
+                 struct tu_err *err)
 {
     uint64_t n;
-    *d = (struct tu_demo){.rows = rows, .cols = cols, .h = divisor(rows), .w = divisor(cols)};
+    *d = (struct tu_demo){
+        .rows = rows, .cols = cols, .h = divisor(rows), .w = divisor(cols)};
     if (!top || tu_mul_over(rows, cols, &n) || n >= TU_SIZE_MAX)
-        return tu_fail(err, TU_EUSAGE, "top %u of %" PRIu64 " by %" PRIu64, top, rows, cols);
+        return tu_fail(err, TU_EUSAGE, "top %u of %" PRIu64 " by %" PRIu64, top, rows,
+                       cols);
     d->chunks = n / (d->h * d->w);
     d->top = (unsigned)tu_min(top, d->h * d->w);
     return 0;
@@ -72,7 +76,8 @@ static void transform(const struct tu_demo *d, struct basis *b, double *x, bool 
         for (uint64_t j = 0; j < d->w; j++) {
             double sum = 0;
             for (uint64_t i = 0; i < d->h; i++)
-                sum += b->half[i * d->w + j] * b->down[inverse ? i * d->h + k : k * d->h + i];
+                sum += b->half[i * d->w + j] *
+                       b->down[inverse ? i * d->h + k : k * d->h + i];
             x[k * d->w + j] = sum;
         }
 }
@@ -116,8 +121,8 @@ static struct basis *new_basis(const struct tu_demo *d, struct tu_err *err)
     return b;
 }
 
-int tu_demo_send(const struct tu_demo *d, float decay, float rate, const float *g, float *delta,
-                 uint32_t *index, float *value, struct tu_err *err)
+int tu_demo_send(const struct tu_demo *d, float decay, float rate, const float *g,
+                 float *delta, uint32_t *index, float *value, struct tu_err *err)
 {
     struct basis *b = new_basis(d, err);
     double x[AREA];
@@ -153,8 +158,9 @@ int tu_demo_receive(const struct tu_demo *d, const uint32_t *index, const float 
             for (unsigned k = 0; k < d->top; k++) {
                 uint64_t at = (w * d->chunks + c) * d->top + k;
                 if (index[at] >= n) {
-                    rc = tu_fail(err, TU_EFORMAT, "chunk %" PRIu64 ": index %" PRIu32 " of %" PRIu64,
-                                 c, index[at], n);
+                    rc = tu_fail(err, TU_EFORMAT,
+                                 "chunk %" PRIu64 ": index %" PRIu32 " of %" PRIu64, c,
+                                 index[at], n);
                     goto out;
                 }
                 x[index[at]] += (double)value[at];

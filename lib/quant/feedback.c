@@ -15,7 +15,8 @@ static int round_trip(struct tu_coding *c, const float *v, void *code, void *con
 }
 
 int tu_feedback_step(struct tu_coding *c, const float *g, float *error, void *code,
-                     void *const *side, float *sent, struct tu_pool *pool, struct tu_err *err)
+                     void *const *side, float *sent, struct tu_pool *pool,
+                     struct tu_err *err)
 {
     size_t n = (size_t)c->elements;
     float *back = tu_alloc(n, sizeof *back, err);
@@ -34,8 +35,8 @@ int tu_feedback_step(struct tu_coding *c, const float *g, float *error, void *co
     return rc;
 }
 
-int tu_change_send(struct tu_coding *c, const float *a, float *m, void *code, void *const *side,
-                   struct tu_pool *pool, struct tu_err *err)
+int tu_change_send(struct tu_coding *c, const float *a, float *m, void *code,
+                   void *const *side, struct tu_pool *pool, struct tu_err *err)
 {
     size_t n = (size_t)c->elements;
     float *d = tu_alloc(n, sizeof *d, err);
@@ -50,8 +51,9 @@ int tu_change_send(struct tu_coding *c, const float *a, float *m, void *code, vo
     return rc;
 }
 
-int tu_change_receive(const struct tu_coding *c, const void *code, const void *const *side,
-                      float *m, struct tu_pool *pool, struct tu_err *err)
+int tu_change_receive(const struct tu_coding *c, const void *code,
+                      const void *const *side, float *m, struct tu_pool *pool,
+                      struct tu_err *err)
 {
     size_t n = (size_t)c->elements;
     float *d = tu_alloc(n, sizeof *d, err);

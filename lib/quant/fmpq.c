@@ -2,8 +2,8 @@
 /* fmpq.c: mixed four and eight bits by blocks of channels, the channels permuted so that
  * outliers share blocks. Source: "COMET", arXiv 2410.12168.
  *
- * Columns are ordered by size, the largest first (by the importance of columns where it is
- * given, as for weights that follow their activations' order); the first `wide` blocks
+ * Columns are ordered by size, the largest first (by the importance of columns where it
+ * is given, as for weights that follow their activations' order); the first `wide` blocks
  * have eight bits. Codes of a row: the bytes of its wide blocks, then nibbles. */
 #include <inttypes.h>
 #include <math.h>
@@ -23,9 +23,10 @@ static int plan(struct tu_coding *c, const struct tu_spec *spec, struct tu_err *
         return rc;
     if (!group || group % 2 || c->cols % group || wide > c->cols / group ||
         c->cols > INT32_MAX)
-        return tu_fail(err, TU_EUSAGE, "codec 'fmpq': group %" PRIu64 ", wide %" PRIu64 ": an even "
-                       "group that divides %" PRIu64 ", no more wide ones than there are", group,
-                       wide, c->cols);
+        return tu_fail(err, TU_EUSAGE,
+                       "codec 'fmpq': group %" PRIu64 ", wide %" PRIu64 ": an even "
+                       "group that divides %" PRIu64 ", no more wide ones than there are",
+                       group, wide, c->cols);
     uint64_t blocks = c->cols / group, row = wide * group + (blocks - wide) * group / 2;
     c->param[GROUP] = (int64_t)group;
     c->param[WIDE] = (int64_t)wide;
@@ -33,11 +34,12 @@ static int plan(struct tu_coding *c, const struct tu_spec *spec, struct tu_err *
     c->block[0] = 1;
     c->block[1] = group;
     c->atom = tu_max(c->elements, 1);
-    c->code = (struct tu_part){.dtype = TU_U8, .rank = 2, .dim = {c->rows, row},
-                               .atom_bytes = c->rows * row};
-    c->side[0] = (struct tu_part){.suffix = "scale", .dtype = TU_F32, .rank = 2,
-                                  .dim = {c->rows, blocks}};
-    c->side[1] = (struct tu_part){.suffix = "perm", .dtype = TU_I32, .rank = 1, .dim = {c->cols}};
+    c->code = (struct tu_part){
+        .dtype = TU_U8, .rank = 2, .dim = {c->rows, row}, .atom_bytes = c->rows * row};
+    c->side[0] = (struct tu_part){
+        .suffix = "scale", .dtype = TU_F32, .rank = 2, .dim = {c->rows, blocks}};
+    c->side[1] =
+        (struct tu_part){.suffix = "perm", .dtype = TU_I32, .rank = 1, .dim = {c->cols}};
     c->sides = 2;
     return 0;
 }
@@ -81,8 +83,8 @@ static int rounded(float v, float top)
     return (int)(v + 12582912.0f - 12582912.0f);
 }
 
-static int encode(const struct tu_coding *c, uint64_t first, size_t n, const float *x, void *code,
-                  void *const *side, struct tu_err *err)
+static int encode(const struct tu_coding *c, uint64_t first, size_t n, const float *x,
+                  void *code, void *const *side, struct tu_err *err)
 {
     (void)first;
     (void)n;
@@ -121,8 +123,10 @@ static int decode(const struct tu_coding *c, uint64_t first, size_t n, const voi
     const float *scale = side[0];
     for (uint64_t j = 0; j < c->cols; j++)
         if (tu_le32(perm + 4 * j) >= c->cols)
-            return tu_fail(err, TU_EFORMAT, "column %" PRIu64 ": stands for column %" PRIu32 " of %"
-                           PRIu64, j, tu_le32(perm + 4 * j), c->cols);
+            return tu_fail(err, TU_EFORMAT,
+                           "column %" PRIu64 ": stands for column %" PRIu32
+                           " of %" PRIu64,
+                           j, tu_le32(perm + 4 * j), c->cols);
     memset(x, 0, (size_t)c->elements * sizeof *x);
     for (uint64_t i = 0; i < c->rows; i++)
         for (int64_t b = 0; b < c->param[BLOCKS]; b++, scale++)
@@ -143,8 +147,13 @@ static int decode(const struct tu_coding *c, uint64_t first, size_t n, const voi
 static const char *const key[] = {"group", "wide", NULL};
 
 const struct tu_codec tui_codecs_fmpq[] = {
-    {.name = "fmpq", .help = "8 bits for blocks of outlier channels, 4 bits for the others",
-     .source = "arXiv 2410.12168", .key = key, .flags = TU_CODEC_WEIGHTED, .plan = plan,
-     .encode = encode, .decode = decode},
+    {.name = "fmpq",
+     .help = "8 bits for blocks of outlier channels, 4 bits for the others",
+     .source = "arXiv 2410.12168",
+     .key = key,
+     .flags = TU_CODEC_WEIGHTED,
+     .plan = plan,
+     .encode = encode,
+     .decode = decode},
     {.name = NULL},
 };

@@ -18,7 +18,7 @@
 struct walk {
     const struct tu_coding *coding; /* NULL: prune */
     struct tu_ints *out;
-    unsigned n, m;       /* kept of */
+    unsigned n, m; /* kept of */
     uint64_t rows, cols, block;
     const double *u;     /* [cols, cols] upper, Uᵀ·U = H⁻¹ */
     const uint32_t *col; /* the column that comes k-th */
@@ -61,7 +61,8 @@ static void line_release(struct line *l)
 }
 
 /* Scale and zero of n values that stand in l->group. */
-static void fit_group(const struct walk *w, struct line *l, uint64_t row, uint64_t g, uint64_t n)
+static void fit_group(const struct walk *w, struct line *l, uint64_t row, uint64_t g,
+                      uint64_t n)
 {
     struct tui_int_group t = {
         .x = l->group, .n = (size_t)n, .scratch = l->scratch, .code = l->room};
@@ -83,7 +84,8 @@ static double round_column(const struct walk *w, struct line *l, uint64_t row, u
     struct tui_affine a = l->affine[g];
     float x = (float)l->v[k];
     uint8_t code;
-    tui_int_rules[w->coding->param[TUI_INT_RULE]].code(w->out->bits, a, &x, NULL, 1, &code);
+    tui_int_rules[w->coding->param[TUI_INT_RULE]].code(w->out->bits, a, &x, NULL, 1,
+                                                       &code);
     w->out->code[row * w->cols + j] = code;
     return (double)(((float)code - a.zero) * a.scale);
 }
@@ -145,7 +147,8 @@ static int walk_row(void *ctx, uint64_t row, unsigned worker, struct tu_err *err
     return rc;
 }
 
-/* The order of the walk ---------------------------------------------------------------- */
+/* The order of the walk ----------------------------------------------------------------
+ */
 
 struct place {
     double diagonal;
@@ -160,7 +163,8 @@ static int by_diagonal(const void *a, const void *b)
     return x->col < y->col ? -1 : x->col > y->col;
 }
 
-static int order_columns(const struct tu_calib *c, bool order, uint32_t *col, struct tu_err *err)
+static int order_columns(const struct tu_calib *c, bool order, uint32_t *col,
+                         struct tu_err *err)
 {
     struct place *p = tu_alloc((size_t)c->cols, sizeof *p, err);
     if (!p)
@@ -177,8 +181,8 @@ static int order_columns(const struct tu_calib *c, bool order, uint32_t *col, st
 
 /* u: the upper factor of the damped Hessian's inverse, columns in order. A dead column
  * gets a diagonal of 1 (its weights are zeroed by the caller). */
-static int factor(struct tu_gptq *g, const struct tu_calib *c, const uint32_t *col, double *u,
-                  struct tu_err *err)
+static int factor(struct tu_gptq *g, const struct tu_calib *c, const uint32_t *col,
+                  double *u, struct tu_err *err)
 {
     uint64_t n = c->cols;
     double mean = 0, scale = c->tokens ? 2 / (double)c->tokens : 0;
@@ -210,12 +214,14 @@ static int factor(struct tu_gptq *g, const struct tu_calib *c, const uint32_t *c
             }
         return 0;
     }
-    return tu_fail(err, TU_EUNSUP, "the Hessian of %" PRIu64 " columns stays indefinite under a "
-                   "damping of %g", n, g->used);
+    return tu_fail(err, TU_EUNSUP,
+                   "the Hessian of %" PRIu64 " columns stays indefinite under a "
+                   "damping of %g",
+                   n, g->used);
 }
 
-static int run(struct tu_gptq *g, const struct tu_calib *c, struct walk *w, struct tu_pool *pool,
-               struct tu_err *err)
+static int run(struct tu_gptq *g, const struct tu_calib *c, struct walk *w,
+               struct tu_pool *pool, struct tu_err *err)
 {
     uint64_t n = c->cols;
     double *u = NULL;
@@ -251,7 +257,8 @@ out:
 }
 
 /* Scales as the codec stores them, and the values that then are read. */
-static int store(const struct tu_coding *c, struct tu_ints *m, float *w, struct tu_err *err)
+static int store(const struct tu_coding *c, struct tu_ints *m, float *w,
+                 struct tu_err *err)
 {
     for (uint64_t i = 0; i < m->rows * m->groups; i++) {
         float v = m->scale[i];
@@ -260,24 +267,29 @@ static int store(const struct tu_coding *c, struct tu_ints *m, float *w, struct 
         else if (c->param[TUI_INT_SCALE] == TU_BF16)
             v = tu_from_bf16(tu_to_bf16(v));
         if (!isfinite(v))
-            return tu_fail(err, TU_EUSAGE, "scale %g: over the range of f16", (double)m->scale[i]);
+            return tu_fail(err, TU_EUSAGE, "scale %g: over the range of f16",
+                           (double)m->scale[i]);
         m->scale[i] = v;
     }
     tu_ints_values(m, w);
     return 0;
 }
 
-int tu_gptq_run(struct tu_gptq *g, const struct tu_calib *calib, const struct tu_coding *coding,
-                float *w, struct tu_ints *out, struct tu_pool *pool, struct tu_err *err)
+int tu_gptq_run(struct tu_gptq *g, const struct tu_calib *calib,
+                const struct tu_coding *coding, float *w, struct tu_ints *out,
+                struct tu_pool *pool, struct tu_err *err)
 {
     bool known = false;
     for (const struct tu_codec *row = tui_codecs_int; row->name; row++)
         known |= row == coding->codec;
     if (!known || coding->param[TUI_INT_TENSOR])
-        return tu_fail(err, TU_EUSAGE, "codec '%s': GPTQ makes integers with scales of groups or "
-                       "rows", coding->codec->name);
+        return tu_fail(err, TU_EUSAGE,
+                       "codec '%s': GPTQ makes integers with scales of groups or "
+                       "rows",
+                       coding->codec->name);
     if (coding->cols != calib->cols)
-        return tu_fail(err, TU_EUSAGE, "inputs of %" PRIu64 " columns for weights of %" PRIu64,
+        return tu_fail(err, TU_EUSAGE,
+                       "inputs of %" PRIu64 " columns for weights of %" PRIu64,
                        calib->cols, coding->cols);
     const struct tui_int_format *f = coding->codec->format;
     bool gidx = g->order && !g->fixed_groups;
@@ -285,8 +297,12 @@ int tu_gptq_run(struct tu_gptq *g, const struct tu_calib *calib, const struct tu
                           (uint64_t)coding->param[TUI_INT_GROUP], gidx, err);
     if (rc)
         return rc;
-    struct walk walk = {.coding = coding, .out = out, .rows = coding->rows, .cols = coding->cols,
-                        .fixed = g->order && g->fixed_groups, .w = w};
+    struct walk walk = {.coding = coding,
+                        .out = out,
+                        .rows = coding->rows,
+                        .cols = coding->cols,
+                        .fixed = g->order && g->fixed_groups,
+                        .w = w};
     rc = run(g, calib, &walk, pool, err);
     if (!rc)
         rc = store(coding, out, w, err);
@@ -295,12 +311,15 @@ int tu_gptq_run(struct tu_gptq *g, const struct tu_calib *calib, const struct tu
     return rc;
 }
 
-int tu_sparsegpt_run(struct tu_gptq *g, const struct tu_calib *calib, unsigned n, unsigned m,
-                     float *w, uint64_t rows, struct tu_pool *pool, struct tu_err *err)
+int tu_sparsegpt_run(struct tu_gptq *g, const struct tu_calib *calib, unsigned n,
+                     unsigned m, float *w, uint64_t rows, struct tu_pool *pool,
+                     struct tu_err *err)
 {
     if (!m || m > TUI_M_MAX || n > m || calib->cols % m)
-        return tu_fail(err, TU_EUSAGE, "%u of %u in %" PRIu64 " columns: m divides them and is at "
-                       "most %u", n, m, calib->cols, TUI_M_MAX);
+        return tu_fail(err, TU_EUSAGE,
+                       "%u of %u in %" PRIu64 " columns: m divides them and is at "
+                       "most %u",
+                       n, m, calib->cols, TUI_M_MAX);
     struct tu_gptq own = *g;
     own.order = false; /* the m must be neighbours */
     own.block = g->block ? g->block / m * m : 0;

@@ -19,7 +19,8 @@ static struct shape shape_of(const struct tu_coding *c)
 {
     uint64_t group = (uint64_t)c->param[GROUP], groups = c->elements / group;
     unsigned bits = (unsigned)c->param[BITS];
-    struct shape s = {c->param[AXIS] ? groups : group, c->param[AXIS] ? group : groups, 0};
+    struct shape s = {c->param[AXIS] ? groups : group, c->param[AXIS] ? group : groups,
+                      0};
     s.packed = tu_ceil_div(s.rows, bits == 3 ? 10 : 8 / bits);
     return s;
 }
@@ -34,13 +35,14 @@ static int plan(struct tu_coding *c, const struct tu_spec *spec, struct tu_err *
     if (rc)
         return rc;
     if (axis > 1 || !group || c->elements % group)
-        return tu_fail(err, TU_EUSAGE, "codec '%s': axis %" PRIu64 ", group %" PRIu64 ": axis is 0 "
-                       "or 1 and %" PRIu64 " elements make whole groups", c->codec->name, axis,
-                       group, c->elements);
+        return tu_fail(err, TU_EUSAGE,
+                       "codec '%s': axis %" PRIu64 ", group %" PRIu64 ": axis is 0 "
+                       "or 1 and %" PRIu64 " elements make whole groups",
+                       c->codec->name, axis, group, c->elements);
     const struct tu_dtype *t = tu_dtype_named(floats ? floats : "f16");
     if (!t || (t->code != TU_F16 && t->code != TU_F32 && t->code != TU_BF16))
-        return tu_fail(err, TU_EUSAGE, "codec '%s': scale '%s': f16, bf16 or f32", c->codec->name,
-                       floats);
+        return tu_fail(err, TU_EUSAGE, "codec '%s': scale '%s': f16, bf16 or f32",
+                       c->codec->name, floats);
     c->param[BITS] = *(const unsigned char *)c->codec->format;
     c->param[GROUP] = (int64_t)group;
     c->param[AXIS] = (int64_t)axis;
@@ -48,14 +50,19 @@ static int plan(struct tu_coding *c, const struct tu_spec *spec, struct tu_err *
     unsigned per = c->param[BITS] == 3 ? 1 : 8 / (unsigned)c->param[BITS];
     struct shape s = shape_of(c);
     if (s.rows % per)
-        return tu_fail(err, TU_EUSAGE, "codec '%s': %" PRIu64 " rows of groups are no multiple of "
-                       "%u", c->codec->name, s.rows, per);
+        return tu_fail(err, TU_EUSAGE,
+                       "codec '%s': %" PRIu64 " rows of groups are no multiple of "
+                       "%u",
+                       c->codec->name, s.rows, per);
     c->atom = tu_max(c->elements, 1);
-    c->code = (struct tu_part){.dtype = c->param[BITS] == 3 ? TU_I32 : TU_U8, .rank = 2,
+    c->code = (struct tu_part){.dtype = c->param[BITS] == 3 ? TU_I32 : TU_U8,
+                               .rank = 2,
                                .dim = {s.packed, s.cols}};
     c->code.atom_bytes = s.packed * s.cols * (c->param[BITS] == 3 ? 4 : 1);
     for (unsigned k = 0; k < 2; k++)
-        c->side[k] = (struct tu_part){.suffix = k ? "zero" : "scale", .dtype = t->code, .rank = 2,
+        c->side[k] = (struct tu_part){.suffix = k ? "zero" : "scale",
+                                      .dtype = t->code,
+                                      .rank = 2,
                                       .dim = {axis ? s.rows : 1, axis ? 1 : s.cols}};
     c->sides = 2;
     return 0;
@@ -75,10 +82,13 @@ static int decode(const struct tu_coding *c, uint64_t first, size_t n, const voi
             uint64_t at = word * s.cols + j, g = c->param[AXIS] ? i : j;
             float f[2];
             /* The first part is the highest. */
-            uint32_t q = bits == 3 ? tu_le32((const unsigned char *)code + 4 * at) >> (27 - 3 * part)
-                                   : (uint32_t)((const unsigned char *)code)[at] >> (8 - bits * (part + 1));
+            uint32_t q = bits == 3 ? tu_le32((const unsigned char *)code + 4 * at) >>
+                                         (27 - 3 * part)
+                                   : (uint32_t)((const unsigned char *)code)[at] >>
+                                         (8 - bits * (part + 1));
             for (unsigned k = 0; k < 2; k++) {
-                int rc = tu_to_float(dtype, (const unsigned char *)side[k] + g * size, &f[k], 1, err);
+                int rc = tu_to_float(dtype, (const unsigned char *)side[k] + g * size,
+                                     &f[k], 1, err);
                 if (rc)
                     return rc;
             }
@@ -91,11 +101,14 @@ static int decode(const struct tu_coding *c, uint64_t first, size_t n, const voi
 static const char *const key[] = {"group", "axis", "scale", NULL};
 static const unsigned char width[] = {8, 4, 3, 2, 1};
 
-#define ROW(id, i)                                                                               \
-    {.name = id, .help = "HQQ's files, decoding only: zeros are floats",                         \
-     .source = "mobiusml/hqq: hqq/core/bitpack.py", .key = key, .format = &width[i],             \
-     .plan = plan, .decode = decode}
+#define ROW(id, i)                                                                       \
+    {                                                                                    \
+        .name = id, .help = "HQQ's files, decoding only: zeros are floats",              \
+        .source = "mobiusml/hqq: hqq/core/bitpack.py", .key = key, .format = &width[i],  \
+        .plan = plan, .decode = decode                                                   \
+    }
 
 const struct tu_codec tui_codecs_hqq[] = {
-    ROW("hqq8", 0), ROW("hqq4", 1), ROW("hqq3", 2), ROW("hqq2", 3), ROW("hqq1", 4), {.name = NULL},
+    ROW("hqq8", 0), ROW("hqq4", 1), ROW("hqq3", 2),
+    ROW("hqq2", 3), ROW("hqq1", 4), {.name = NULL},
 };

@@ -7,9 +7,10 @@
 #include "families.h"
 #include "int.h"
 
-static const char *const ct_key[] = {"group", "asym", "scale", "clip", "round", "rule", "packed",
-                                     "words", "order", NULL};
-static const char *const gptq_key[] = {"group", "asym", "scale", "clip", "round", "v2", NULL};
+static const char *const ct_key[] = {"group", "asym",   "scale", "clip",  "round",
+                                     "rule",  "packed", "words", "order", NULL};
+static const char *const gptq_key[] = {"group", "asym", "scale", "clip",
+                                       "round", "v2",   NULL};
 static const char *const awq_key[] = {"group", "scale", "clip", "round", NULL};
 
 /* group=N, channel or tensor. */
@@ -22,11 +23,14 @@ static int plan_group(struct tu_coding *c, const struct tu_spec *spec, struct tu
         text = f->group;
     c->param[TUI_INT_TENSOR] = strcmp(text, "tensor") == 0;
     if (c->param[TUI_INT_TENSOR] && f->pack != &tui_pack_ct)
-        return tu_fail(err, TU_EUSAGE, "codec '%s': no scale of a whole tensor", c->codec->name);
-    if (!c->param[TUI_INT_TENSOR] && strcmp(text, "channel") != 0 && strcmp(text, "-1") != 0) {
+        return tu_fail(err, TU_EUSAGE, "codec '%s': no scale of a whole tensor",
+                       c->codec->name);
+    if (!c->param[TUI_INT_TENSOR] && strcmp(text, "channel") != 0 &&
+        strcmp(text, "-1") != 0) {
         int rc = tu_parse_u64(text, &n, err);
         if (rc || n == 0 || n > TU_SIZE_MAX)
-            return tu_fail(err, TU_EUSAGE, "codec '%s': group '%s': a number, 'channel' or 'tensor'",
+            return tu_fail(err, TU_EUSAGE,
+                           "codec '%s': group '%s': a number, 'channel' or 'tensor'",
                            c->codec->name, text);
     }
     c->param[TUI_INT_GROUP] = (int64_t)n;
@@ -50,7 +54,8 @@ static int plan_clip(struct tu_coding *c, const char *text, struct tu_err *err)
         c->param[TUI_INT_CLIP] = (int64_t)(p * 1000 + 0.5);
     }
     if (c->param[TUI_INT_TENSOR])
-        return tu_fail(err, TU_EUSAGE, "codec '%s': clip: not with one scale for the tensor",
+        return tu_fail(err, TU_EUSAGE,
+                       "codec '%s': clip: not with one scale for the tensor",
                        c->codec->name);
     return 0;
 }
@@ -65,8 +70,8 @@ static int choose(const struct tu_coding *c, const struct tu_spec *spec, const c
             return 0;
         }
     }
-    return text ? tu_fail(err, TU_EUSAGE, "codec '%s': %s: unknown value '%s'", c->codec->name, key,
-                          text)
+    return text ? tu_fail(err, TU_EUSAGE, "codec '%s': %s: unknown value '%s'",
+                          c->codec->name, key, text)
                 : 0;
 }
 
@@ -97,7 +102,8 @@ static int plan(struct tu_coding *c, const struct tu_spec *spec, struct tu_err *
     if (rc)
         return rc;
     if (c->param[TUI_INT_RULE] == TUI_RULE_NARROW && c->param[TUI_INT_ASYM])
-        return tu_fail(err, TU_EUSAGE, "codec '%s': the narrow rule is symmetric", c->codec->name);
+        return tu_fail(err, TU_EUSAGE, "codec '%s': the narrow rule is symmetric",
+                       c->codec->name);
     c->param[TUI_INT_SCALE] = dtypes[scale];
     c->code = (struct tu_part){.dtype = TU_I32};
     if (ct && f->bits == 8 && !tu_spec_get(spec, "packed"))
@@ -112,8 +118,8 @@ static struct tui_affine tensor_affine(const struct tu_coding *c)
 }
 
 /* Codes of m->rows rows that begin at element `first`. */
-static int quantize(const struct tu_coding *c, uint64_t first, const float *x, struct tu_ints *m,
-                    struct tu_err *err)
+static int quantize(const struct tu_coding *c, uint64_t first, const float *x,
+                    struct tu_ints *m, struct tu_err *err)
 {
     struct tu_rng rng = {c->seed, c->stream};
     size_t group = (size_t)m->group;
@@ -130,7 +136,8 @@ static int quantize(const struct tu_coding *c, uint64_t first, const float *x, s
         }
         if (c->param[TUI_INT_TENSOR]) {
             g.affine = tensor_affine(c);
-            tui_int_rules[c->param[TUI_INT_RULE]].code(m->bits, g.affine, g.x, g.u, g.n, g.code);
+            tui_int_rules[c->param[TUI_INT_RULE]].code(m->bits, g.affine, g.x, g.u, g.n,
+                                                       g.code);
         } else {
             tui_int_group(c, &g);
         }
@@ -141,7 +148,8 @@ static int quantize(const struct tu_coding *c, uint64_t first, const float *x, s
     return 0;
 }
 
-static int begin(const struct tu_coding *c, size_t n, struct tu_ints *m, struct tu_err *err)
+static int begin(const struct tu_coding *c, size_t n, struct tu_ints *m,
+                 struct tu_err *err)
 {
     const struct tui_int_format *f = c->codec->format;
     return tu_ints_init(m, f->bits, c->cols ? n / c->cols : 0, c->cols,
@@ -149,8 +157,8 @@ static int begin(const struct tu_coding *c, size_t n, struct tu_ints *m, struct 
                         f->pack == &tui_pack_gptq || c->param[TUI_INT_ORDER], err);
 }
 
-static int encode(const struct tu_coding *c, uint64_t first, size_t n, const float *x, void *code,
-                  void *const *side, struct tu_err *err)
+static int encode(const struct tu_coding *c, uint64_t first, size_t n, const float *x,
+                  void *code, void *const *side, struct tu_err *err)
 {
     const struct tui_int_format *f = c->codec->format;
     struct tu_ints m;
@@ -200,8 +208,8 @@ static int start(const struct tu_coding *c, void *const *side, struct tu_err *er
 }
 
 /* The whole tensor as one matrix. */
-int tui_int_unpack_all(const struct tu_coding *c, const void *code, const void *const *side,
-                       struct tu_ints *m, struct tu_err *err)
+int tui_int_unpack_all(const struct tu_coding *c, const void *code,
+                       const void *const *side, struct tu_ints *m, struct tu_err *err)
 {
     const struct tui_int_format *f = c->codec->format;
     int rc = begin(c, (size_t)c->elements, m, err);
@@ -221,34 +229,42 @@ int tui_int_pack_all(const struct tu_coding *c, const struct tu_ints *m, void *c
         return rc;
     for (uint64_t i = 0; i < m->rows * m->groups; i++)
         if (m->scale[i] != m->scale[0] || m->zero[i] != m->zero[0])
-            return tu_fail(err, TU_EUSAGE, "rows have scales of their own: codec '%s' has one",
+            return tu_fail(err, TU_EUSAGE,
+                           "rows have scales of their own: codec '%s' has one",
                            c->codec->name);
     return tui_ct_put_tensor(c, m->scale[0], m->zero[0], side, err);
 }
 
 /* X(name, bits, RULE, packing, group, help) */
-#define TABLE(X)                                                                                \
-    X(int8, 8, CT, ct, "channel", ct_key, "compressed-tensors, a scale per channel, group or tensor") \
-    X(int4, 4, CT, ct, "128", ct_key, "compressed-tensors, packed in words")                    \
-    X(int3, 3, CT, ct, "128", ct_key, "compressed-tensors, packed in words")                    \
-    X(int2, 2, CT, ct, "128", ct_key, "compressed-tensors, packed in words")                    \
-    X(gptq8, 8, GPTQ, gptq, "128", gptq_key, "GPTQ's files, 8 bits")                            \
-    X(gptq4, 4, GPTQ, gptq, "128", gptq_key, "GPTQ's files, 4 bits")                            \
-    X(gptq3, 3, GPTQ, gptq, "128", gptq_key, "GPTQ's files, 3 bits")                            \
-    X(gptq2, 2, GPTQ, gptq, "128", gptq_key, "GPTQ's files, 2 bits")                            \
+#define TABLE(X)                                                                         \
+    X(int8, 8, CT, ct, "channel", ct_key,                                                \
+      "compressed-tensors, a scale per channel, group or tensor")                        \
+    X(int4, 4, CT, ct, "128", ct_key, "compressed-tensors, packed in words")             \
+    X(int3, 3, CT, ct, "128", ct_key, "compressed-tensors, packed in words")             \
+    X(int2, 2, CT, ct, "128", ct_key, "compressed-tensors, packed in words")             \
+    X(gptq8, 8, GPTQ, gptq, "128", gptq_key, "GPTQ's files, 8 bits")                     \
+    X(gptq4, 4, GPTQ, gptq, "128", gptq_key, "GPTQ's files, 4 bits")                     \
+    X(gptq3, 3, GPTQ, gptq, "128", gptq_key, "GPTQ's files, 3 bits")                     \
+    X(gptq2, 2, GPTQ, gptq, "128", gptq_key, "GPTQ's files, 2 bits")                     \
     X(awq4, 4, AWQ, awq, "128", awq_key, "AWQ's files, 4 bits with zeros")
 
-#define FORMAT(name, bits, rule, packing, group, keys, text)                                    \
-    static const struct tui_int_format format_##name = {bits, TUI_RULE_##rule,                  \
+#define FORMAT(name, bits, rule, packing, group, keys, text)                             \
+    static const struct tui_int_format format_##name = {bits, TUI_RULE_##rule,           \
                                                         &tui_pack_##packing, group};
 TABLE(FORMAT)
 
-#define SOURCE_ct "vllm-project/compressed-tensors: quantization/utils/helpers.py"
+#define SOURCE_ct   "vllm-project/compressed-tensors: quantization/utils/helpers.py"
 #define SOURCE_gptq "AutoGPTQ/AutoGPTQ: qlinear_cuda.py"
-#define SOURCE_awq "casper-hansen/AutoAWQ: awq/utils/packing_utils.py"
-#define ROW(id, bits, rule, packing, group, keys, text)                                         \
-    {.name = #id, .help = text, .source = SOURCE_##packing, .key = keys,                        \
-     .format = &format_##id, .plan = plan, .encode = encode, .decode = decode,                  \
+#define SOURCE_awq  "casper-hansen/AutoAWQ: awq/utils/packing_utils.py"
+#define ROW(id, bits, rule, packing, group, keys, text)                                  \
+    {.name = #id,                                                                        \
+     .help = text,                                                                       \
+     .source = SOURCE_##packing,                                                         \
+     .key = keys,                                                                        \
+     .format = &format_##id,                                                             \
+     .plan = plan,                                                                       \
+     .encode = encode,                                                                   \
+     .decode = decode,                                                                   \
      .start = start},
 
 const struct tu_codec tui_codecs_int[] = {TABLE(ROW){.name = NULL}};

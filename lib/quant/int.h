@@ -10,15 +10,15 @@
 /* What a coding's params mean in this family. */
 enum tui_int_param {
     TUI_INT_BITS,
-    TUI_INT_GROUP,   /* columns */
-    TUI_INT_TENSOR,  /* one scale for all */
+    TUI_INT_GROUP,  /* columns */
+    TUI_INT_TENSOR, /* one scale for all */
     TUI_INT_ASYM,
-    TUI_INT_RULE,    /* row of tui_int_rules */
-    TUI_INT_CLIP,    /* 0 none, 1 search, else a percentile in thousandths */
-    TUI_INT_RANDOM,  /* stochastic rounding */
-    TUI_INT_SCALE,   /* dtype of the scales */
-    TUI_INT_V2,      /* zeros as they are, not minus 1 */
-    TUI_INT_ORDER,   /* group indices are stored */
+    TUI_INT_RULE,   /* row of tui_int_rules */
+    TUI_INT_CLIP,   /* 0 none, 1 search, else a percentile in thousandths */
+    TUI_INT_RANDOM, /* stochastic rounding */
+    TUI_INT_SCALE,  /* dtype of the scales */
+    TUI_INT_V2,     /* zeros as they are, not minus 1 */
+    TUI_INT_ORDER,  /* group indices are stored */
 };
 
 /* Scale and zero of a range, zero counted from the lowest code. */
@@ -31,9 +31,10 @@ struct tui_int_rule {
     /* lo ≤ 0 ≤ hi. */
     struct tui_affine (*fit)(unsigned bits, bool asym, float lo, float hi);
     /* Codes of n values; u: uniform numbers for stochastic rounding, or NULL. */
-    void (*code)(unsigned bits, struct tui_affine a, const float *x, const float *u, size_t n,
-                 uint8_t *out);
-    /* The grid of the clip search: shrink by i/100 for i < steps, patience 0: to the end. */
+    void (*code)(unsigned bits, struct tui_affine a, const float *x, const float *u,
+                 size_t n, uint8_t *out);
+    /* The grid of the clip search: shrink by i/100 for i < steps, patience 0: to the end.
+     */
     unsigned steps, patience;
 };
 
@@ -51,7 +52,8 @@ struct tui_int_group {
     struct tui_affine affine;
 };
 void tui_int_group(const struct tu_coding *c, struct tui_int_group *g);
-/* The affine of a range under the coding's params, its zero as the packing can hold it. */
+/* The affine of a range under the coding's params, its zero as the packing can hold it.
+ */
 struct tui_affine tui_int_fit(const struct tu_coding *c, float lo, float hi);
 
 /* A packing. code and side point at the atom of m's first row. */
@@ -65,8 +67,8 @@ struct tui_int_pack {
 extern const struct tui_int_pack tui_pack_ct, tui_pack_gptq, tui_pack_awq;
 
 /* The one scale and zero of compressed-tensors' tensor-wise codes. */
-int tui_ct_put_tensor(const struct tu_coding *c, float scale, unsigned zero, void *const *side,
-                      struct tu_err *err);
+int tui_ct_put_tensor(const struct tu_coding *c, float scale, unsigned zero,
+                      void *const *side, struct tu_err *err);
 
 struct tui_int_format {
     unsigned bits;
@@ -76,8 +78,8 @@ struct tui_int_format {
 };
 
 /* The whole tensor of a codec of this family. */
-int tui_int_unpack_all(const struct tu_coding *c, const void *code, const void *const *side,
-                       struct tu_ints *m, struct tu_err *err);
+int tui_int_unpack_all(const struct tu_coding *c, const void *code,
+                       const void *const *side, struct tu_ints *m, struct tu_err *err);
 int tui_int_pack_all(const struct tu_coding *c, const struct tu_ints *m, void *code,
                      void *const *side, struct tu_err *err);
 

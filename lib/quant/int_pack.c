@@ -18,7 +18,8 @@ static unsigned bits_of(const struct tu_coding *c)
  * holds whole codes. */
 static uint64_t words_of(uint64_t n, unsigned bits, bool dense)
 {
-    return dense ? n / 32 * bits + tu_ceil_div(n % 32 * bits, 32) : tu_ceil_div(n, 32 / bits);
+    return dense ? n / 32 * bits + tu_ceil_div(n % 32 * bits, 32)
+                 : tu_ceil_div(n, 32 / bits);
 }
 
 struct seat {
@@ -55,7 +56,8 @@ static inline uint32_t get_code(const unsigned char *p, size_t stride, struct se
     return v & ((1u << bits) - 1);
 }
 
-static int put_scale(const struct tu_coding *c, void *p, uint64_t i, float v, struct tu_err *err)
+static int put_scale(const struct tu_coding *c, void *p, uint64_t i, float v,
+                     struct tu_err *err)
 {
     uint32_t dtype = (uint32_t)c->param[TUI_INT_SCALE];
     if (dtype == TU_F32) {
@@ -84,14 +86,17 @@ static float get_scale(const struct tu_coding *c, const void *p, uint64_t i)
 static void add_side(struct tu_coding *c, const char *suffix, uint32_t dtype, uint64_t a,
                      uint64_t b, uint64_t atom_bytes)
 {
-    c->side[c->sides++] = (struct tu_part){
-        .suffix = suffix, .dtype = dtype, .rank = 2, .dim = {a, b}, .atom_bytes = atom_bytes};
+    c->side[c->sides++] = (struct tu_part){.suffix = suffix,
+                                           .dtype = dtype,
+                                           .rank = 2,
+                                           .dim = {a, b},
+                                           .atom_bytes = atom_bytes};
 }
 
 static void add_gidx(struct tu_coding *c)
 {
-    c->side[c->sides++] = (struct tu_part){
-        .suffix = "gidx", .dtype = TU_I32, .rank = 1, .dim = {c->cols}};
+    c->side[c->sides++] =
+        (struct tu_part){.suffix = "gidx", .dtype = TU_I32, .rank = 1, .dim = {c->cols}};
 }
 
 static int groups_fit(const struct tu_coding *c, struct tu_err *err)
@@ -99,7 +104,8 @@ static int groups_fit(const struct tu_coding *c, struct tu_err *err)
     uint64_t group = (uint64_t)c->param[TUI_INT_GROUP];
     if (c->cols % group)
         return tu_fail(err, TU_EUSAGE,
-                       "codec '%s': last dimension %" PRIu64 " is no multiple of the group %" PRIu64,
+                       "codec '%s': last dimension %" PRIu64
+                       " is no multiple of the group %" PRIu64,
                        c->codec->name, c->cols, group);
     return 0;
 }
@@ -112,8 +118,9 @@ static int get_gidx(struct tu_ints *m, const unsigned char *p, struct tu_err *er
         int32_t g = (int32_t)tu_le32(p + 4 * j);
         if (g < 0 || (uint64_t)g >= m->groups)
             return tu_fail(err, TU_EFORMAT,
-                           "group index %" PRId32 " of column %" PRIu64 ": there are %" PRIu64
-                           " groups", g, j, m->groups);
+                           "group index %" PRId32 " of column %" PRIu64
+                           ": there are %" PRIu64 " groups",
+                           g, j, m->groups);
         m->gidx[j] = g;
         plain &= (uint64_t)g == j / m->group;
     }
@@ -130,7 +137,8 @@ static void put_gidx(const struct tu_ints *m, unsigned char *p)
         tu_put32(p + 4 * j, (uint32_t)(m->gidx ? m->gidx[j] : (int32_t)(j / m->group)));
 }
 
-/* compressed-tensors ------------------------------------------------------------------ */
+/* compressed-tensors ------------------------------------------------------------------
+ */
 
 /* Sides in order: scale, zero (asymmetric), gidx (ordered). Codes of 8 bits are i8 unless
  * packed. Zeros of packed codes are packed down the rows. Source: vllm-project/
@@ -183,8 +191,8 @@ static int plan_ct(struct tu_coding *c, struct tu_err *err)
     return 0;
 }
 
-static int pack_ct_scales(const struct tu_coding *c, const struct tu_ints *m, void *const *side,
-                          struct tu_err *err)
+static int pack_ct_scales(const struct tu_coding *c, const struct tu_ints *m,
+                          void *const *side, struct tu_err *err)
 {
     unsigned bits = bits_of(c);
     int half = 1 << (bits - 1), rc = 0;
@@ -196,7 +204,8 @@ static int pack_ct_scales(const struct tu_coding *c, const struct tu_ints *m, vo
     for (uint64_t i = 0; i < n && !rc; i++) {
         int zero = m->zero[i];
         if (asym ? zero > 2 * half - 1 : zero != half)
-            return tu_fail(err, TU_EUSAGE, "zero %d of group %" PRIu64 ": codec '%s'%s cannot hold it",
+            return tu_fail(err, TU_EUSAGE,
+                           "zero %d of group %" PRIu64 ": codec '%s'%s cannot hold it",
                            zero, i, c->codec->name, asym ? "" : " without 'asym'");
         rc = put_scale(c, side[0], i, m->scale[i], err);
         if (asym && packed(c))
@@ -208,7 +217,8 @@ static int pack_ct_scales(const struct tu_coding *c, const struct tu_ints *m, vo
     return rc;
 }
 
-static void pack_row(unsigned char *to, const uint8_t *code, uint64_t n, unsigned bits, bool tight)
+static void pack_row(unsigned char *to, const uint8_t *code, uint64_t n, unsigned bits,
+                     bool tight)
 {
     if (bits == 4) {
         for (uint64_t j = 0; j + 1 < n; j += 2)
@@ -226,8 +236,10 @@ static int pack_ct(const struct tu_coding *c, const struct tu_ints *m, void *cod
 {
     unsigned bits = bits_of(c);
     if (m->gidx && !c->param[TUI_INT_ORDER])
-        return tu_fail(err, TU_EUSAGE, "columns are not in the order of their groups: codec "
-                       "'%s' needs 'order'", c->codec->name);
+        return tu_fail(err, TU_EUSAGE,
+                       "columns are not in the order of their groups: codec "
+                       "'%s' needs 'order'",
+                       c->codec->name);
     if (m->gidx) /* without: written when all rows are there */
         put_gidx(m, side[c->sides - 1]);
     size_t stride = packed(c) ? words_of(m->cols, bits, dense(c)) * 4 : m->cols;
@@ -255,15 +267,17 @@ static int unpack_ct(const struct tu_coding *c, struct tu_ints *m, const void *c
     for (uint64_t i = 0; i < m->rows; i++, from += stride) {
         uint8_t *to = m->code + i * m->cols;
         for (uint64_t j = 0; j < m->cols; j++)
-            to[j] = packed(c) ? (uint8_t)get_code(from, 4, seat_of(j, bits, dense(c)), bits)
-                              : (uint8_t)((from[j] + half) & (2 * half - 1));
+            to[j] = packed(c)
+                        ? (uint8_t)get_code(from, 4, seat_of(j, bits, dense(c)), bits)
+                        : (uint8_t)((from[j] + half) & (2 * half - 1));
     }
     for (uint64_t i = 0; i < m->rows * m->groups; i++) {
         m->scale[i] = get_scale(c, side[0], tensor ? 0 : i);
         int zero = half;
         if (asym && packed(c) && !tensor)
             zero = (int)get_code((const unsigned char *)side[1] + i % m->groups * 4,
-                                 (size_t)m->groups * 4, seat_of(i / m->groups, bits, dense(c)), bits);
+                                 (size_t)m->groups * 4,
+                                 seat_of(i / m->groups, bits, dense(c)), bits);
         else if (asym)
             zero = (((const int8_t *)side[1])[tensor ? 0 : i] + half) & (2 * half - 1);
         m->zero[i] = (uint16_t)zero;
@@ -271,8 +285,8 @@ static int unpack_ct(const struct tu_coding *c, struct tu_ints *m, const void *c
     return c->param[TUI_INT_ORDER] ? get_gidx(m, side[c->sides - 1], err) : 0;
 }
 
-int tui_ct_put_tensor(const struct tu_coding *c, float scale, unsigned zero, void *const *side,
-                      struct tu_err *err)
+int tui_ct_put_tensor(const struct tu_coding *c, float scale, unsigned zero,
+                      void *const *side, struct tu_err *err)
 {
     if (c->param[TUI_INT_ASYM])
         *(int8_t *)side[1] = (int8_t)((int)zero - (1 << (bits_of(c) - 1)));
@@ -281,7 +295,8 @@ int tui_ct_put_tensor(const struct tu_coding *c, float scale, unsigned zero, voi
 
 const struct tui_int_pack tui_pack_ct = {plan_ct, pack_ct, unpack_ct};
 
-/* GPTQ and AWQ ------------------------------------------------------------------------ */
+/* GPTQ and AWQ ------------------------------------------------------------------------
+ */
 
 /* Transposed: words run down the inputs (GPTQ) or along the outputs (AWQ); scales are
  * [groups, outputs]. Sides in order: scale, zero, gidx (GPTQ). Sources:
@@ -290,15 +305,17 @@ static int plan_transposed(struct tu_coding *c, bool awq, struct tu_err *err)
 {
     unsigned bits = bits_of(c), per = 32 % bits ? 32 : 32 / bits;
     if (c->rank != 2)
-        return tu_fail(err, TU_EUSAGE, "codec '%s': rank %u: only matrices", c->codec->name, c->rank);
+        return tu_fail(err, TU_EUSAGE, "codec '%s': rank %u: only matrices",
+                       c->codec->name, c->rank);
     int rc = groups_fit(c, err);
     if (rc)
         return rc;
     for (unsigned k = awq; k < 2; k++) {
         uint64_t n = k ? c->rows : c->cols;
         if (n % per)
-            return tu_fail(err, TU_EUSAGE, "codec '%s': dimension %u of %" PRIu64
-                           " is no multiple of %u", c->codec->name, 1 - k, n, per);
+            return tu_fail(err, TU_EUSAGE,
+                           "codec '%s': dimension %u of %" PRIu64 " is no multiple of %u",
+                           c->codec->name, 1 - k, n, per);
     }
     uint64_t groups = c->cols / (uint64_t)c->param[TUI_INT_GROUP];
     uint64_t down = words_of(c->cols, bits, true), across = words_of(c->rows, bits, true);
@@ -332,8 +349,8 @@ static struct seat awq_at(uint64_t output)
     return (struct seat){output / 8, awq_seat[output % 8] * 4u};
 }
 
-static int put_zeros(const struct tu_coding *c, const struct tu_ints *m, void *const *side,
-                     bool awq, struct tu_err *err)
+static int put_zeros(const struct tu_coding *c, const struct tu_ints *m,
+                     void *const *side, bool awq, struct tu_err *err)
 {
     unsigned bits = bits_of(c), least = !awq && !c->param[TUI_INT_V2], rc = 0;
     size_t stride = words_of(m->rows, bits, true) * 4;
@@ -342,9 +359,10 @@ static int put_zeros(const struct tu_coding *c, const struct tu_ints *m, void *c
         uint64_t out = i / m->groups, g = i % m->groups;
         unsigned zero = m->zero[i];
         if (zero < least || zero - least >= 1u << bits)
-            return tu_fail(err, TU_EUSAGE, "zero %u of output %" PRIu64 ", group %" PRIu64
-                           ": codec '%s' holds %u to %u", zero, out, g, c->codec->name, least,
-                           least + (1u << bits) - 1);
+            return tu_fail(err, TU_EUSAGE,
+                           "zero %u of output %" PRIu64 ", group %" PRIu64
+                           ": codec '%s' holds %u to %u",
+                           zero, out, g, c->codec->name, least, least + (1u << bits) - 1);
         put_code((unsigned char *)side[1] + g * stride, 4,
                  awq ? awq_at(out) : seat_of(out, bits, true), bits, zero - least);
         if (put_scale(c, side[0], g * m->rows + out, m->scale[i], err))
@@ -353,16 +371,17 @@ static int put_zeros(const struct tu_coding *c, const struct tu_ints *m, void *c
     return (int)rc;
 }
 
-static void get_zeros(const struct tu_coding *c, struct tu_ints *m, const void *const *side,
-                      bool awq)
+static void get_zeros(const struct tu_coding *c, struct tu_ints *m,
+                      const void *const *side, bool awq)
 {
     unsigned bits = bits_of(c), least = !awq && !c->param[TUI_INT_V2];
     size_t stride = words_of(m->rows, bits, true) * 4;
     for (uint64_t i = 0; i < m->rows * m->groups; i++) {
         uint64_t out = i / m->groups, g = i % m->groups;
-        m->zero[i] = (uint16_t)(least + get_code((const unsigned char *)side[1] + g * stride, 4,
-                                                 awq ? awq_at(out) : seat_of(out, bits, true),
-                                                 bits));
+        m->zero[i] =
+            (uint16_t)(least + get_code((const unsigned char *)side[1] + g * stride, 4,
+                                        awq ? awq_at(out) : seat_of(out, bits, true),
+                                        bits));
         m->scale[i] = get_scale(c, side[0], g * m->rows + out);
     }
 }
@@ -374,20 +393,21 @@ static int pack_gptq(const struct tu_coding *c, const struct tu_ints *m, void *c
     memset(code, 0, c->code.bytes);
     for (uint64_t j = 0; j < m->cols; j++)
         for (uint64_t i = 0; i < m->rows; i++)
-            put_code((unsigned char *)code + 4 * i, m->rows * 4, seat_of(j, bits, true), bits,
-                     m->code[i * m->cols + j]);
+            put_code((unsigned char *)code + 4 * i, m->rows * 4, seat_of(j, bits, true),
+                     bits, m->code[i * m->cols + j]);
     put_gidx(m, side[2]);
     return put_zeros(c, m, side, false, err);
 }
 
-static int unpack_gptq(const struct tu_coding *c, struct tu_ints *m,
-                       const void *code, const void *const *side, struct tu_err *err)
+static int unpack_gptq(const struct tu_coding *c, struct tu_ints *m, const void *code,
+                       const void *const *side, struct tu_err *err)
 {
     unsigned bits = bits_of(c);
     for (uint64_t j = 0; j < m->cols; j++)
         for (uint64_t i = 0; i < m->rows; i++)
-            m->code[i * m->cols + j] = (uint8_t)get_code((const unsigned char *)code + 4 * i,
-                                                         m->rows * 4, seat_of(j, bits, true), bits);
+            m->code[i * m->cols + j] =
+                (uint8_t)get_code((const unsigned char *)code + 4 * i, m->rows * 4,
+                                  seat_of(j, bits, true), bits);
     get_zeros(c, m, side, false);
     return get_gidx(m, side[2], err);
 }
@@ -396,8 +416,10 @@ static int pack_awq(const struct tu_coding *c, const struct tu_ints *m, void *co
                     void *const *side, struct tu_err *err)
 {
     if (m->gidx)
-        return tu_fail(err, TU_EUSAGE, "columns are not in the order of their groups: codec "
-                       "'%s' has no place for it", c->codec->name);
+        return tu_fail(err, TU_EUSAGE,
+                       "columns are not in the order of their groups: codec "
+                       "'%s' has no place for it",
+                       c->codec->name);
     size_t stride = m->rows / 8 * 4;
     memset(code, 0, c->code.bytes);
     for (uint64_t j = 0; j < m->cols; j++)
@@ -414,8 +436,8 @@ static int unpack_awq(const struct tu_coding *c, struct tu_ints *m, const void *
     size_t stride = m->rows / 8 * 4;
     for (uint64_t j = 0; j < m->cols; j++)
         for (uint64_t i = 0; i < m->rows; i++)
-            m->code[i * m->cols + j] = (uint8_t)get_code((const unsigned char *)code + j * stride,
-                                                         4, awq_at(i), 4);
+            m->code[i * m->cols + j] = (uint8_t)get_code(
+                (const unsigned char *)code + j * stride, 4, awq_at(i), 4);
     get_zeros(c, m, side, true);
     return 0;
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* int_rule.c: how a scale and integer codes are made from floats. Every peer rounds in its
- * own way, so the rules share no rounding; float32, one rounding per operation.
+/* int_rule.c: how a scale and integer codes are made from floats. Every peer rounds in
+ * its own way, so the rules share no rounding; float32, one rounding per operation.
  *
  * Not for what bits the codes are stored in: int_pack.c. */
 #include <math.h>
@@ -46,8 +46,8 @@ static struct tui_affine fit_ct(unsigned bits, bool asym, float lo, float hi)
     return a;
 }
 
-static void code_ct(unsigned bits, struct tui_affine a, const float *x, const float *u, size_t n,
-                    uint8_t *out)
+static void code_ct(unsigned bits, struct tui_affine a, const float *x, const float *u,
+                    size_t n, uint8_t *out)
 {
     float least = -half(bits), most = half(bits) - 1, zero = a.zero - half(bits);
     for (size_t i = 0; i < n; i++) {
@@ -66,8 +66,8 @@ static struct tui_affine fit_narrow(unsigned bits, bool asym, float lo, float hi
     return (struct tui_affine){amax / (half(bits) - 1), half(bits)};
 }
 
-static void code_narrow(unsigned bits, struct tui_affine a, const float *x, const float *u,
-                        size_t n, uint8_t *out)
+static void code_narrow(unsigned bits, struct tui_affine a, const float *x,
+                        const float *u, size_t n, uint8_t *out)
 {
     float most = half(bits) - 1, amax = a.scale * most;
     float inverse = amax > 0 ? most / amax : 0;
@@ -91,12 +91,13 @@ static struct tui_affine fit_gptq(unsigned bits, bool asym, float lo, float hi)
         hi = 1;
     }
     a.scale = (hi - lo) / top(bits);
-    a.zero = asym ? clamp(nearest(clamp(-lo / a.scale, 0, 512)), 0, top(bits)) : half(bits);
+    a.zero =
+        asym ? clamp(nearest(clamp(-lo / a.scale, 0, 512)), 0, top(bits)) : half(bits);
     return a;
 }
 
-static void code_gptq(unsigned bits, struct tui_affine a, const float *x, const float *u, size_t n,
-                      uint8_t *out)
+static void code_gptq(unsigned bits, struct tui_affine a, const float *x, const float *u,
+                      size_t n, uint8_t *out)
 {
     float wide = 2 * top(bits) + 2;
     for (size_t i = 0; i < n; i++) {
@@ -171,19 +172,20 @@ static float percentile(struct tui_int_group *g, double p)
     return (float)(g->scratch[k] + part * ((double)g->scratch[k + 1] - g->scratch[k]));
 }
 
-static double code_error(const struct tui_int_rule *rule, unsigned bits, struct tui_affine a,
-                         const struct tui_int_group *g)
+static double code_error(const struct tui_int_rule *rule, unsigned bits,
+                         struct tui_affine a, const struct tui_int_group *g)
 {
     double sum = 0;
     rule->code(bits, a, g->x, NULL, g->n, g->code);
     for (size_t i = 0; i < g->n; i++)
-        sum += pow(fabs((double)((float)g->code[i] - a.zero) * (double)a.scale - g->x[i]), 2.4);
+        sum += pow(fabs((double)((float)g->code[i] - a.zero) * (double)a.scale - g->x[i]),
+                   2.4);
     return sum;
 }
 
 /* The shrunk range with the least error of codes, the first of equals. */
-static struct tui_affine search(const struct tu_coding *c, struct tui_int_group *g, float lo,
-                                float hi)
+static struct tui_affine search(const struct tu_coding *c, struct tui_int_group *g,
+                                float lo, float hi)
 {
     const struct tui_int_rule *rule = &tui_int_rules[c->param[TUI_INT_RULE]];
     unsigned bits = (unsigned)c->param[TUI_INT_BITS], idle = 0;
@@ -218,6 +220,6 @@ void tui_int_group(const struct tu_coding *c, struct tui_int_group *g)
         hi = hi > most ? most : hi;
     }
     g->affine = clip == 1 ? search(c, g, lo, hi) : tui_int_fit(c, lo, hi);
-    tui_int_rules[c->param[TUI_INT_RULE]].code((unsigned)c->param[TUI_INT_BITS], g->affine, g->x,
-                                               g->u, g->n, g->code);
+    tui_int_rules[c->param[TUI_INT_RULE]].code((unsigned)c->param[TUI_INT_BITS],
+                                               g->affine, g->x, g->u, g->n, g->code);
 }

@@ -7,16 +7,21 @@
 #include "families.h"
 #include "int.h"
 
-int tu_ints_init(struct tu_ints *m, unsigned bits, uint64_t rows, uint64_t cols, uint64_t group,
-                 bool gidx, struct tu_err *err)
+int tu_ints_init(struct tu_ints *m, unsigned bits, uint64_t rows, uint64_t cols,
+                 uint64_t group, bool gidx, struct tu_err *err)
 {
     uint64_t n, ng;
     if (!group)
         group = tu_max(cols, 1);
-    *m = (struct tu_ints){
-        .bits = bits, .rows = rows, .cols = cols, .group = group, .groups = tu_ceil_div(cols, group)};
-    if (tu_mul_over(rows, cols, &n) || tu_mul_over(rows, m->groups, &ng) || n > SIZE_MAX / 4)
-        return tu_fail(err, TU_ESIZE, "%" PRIu64 " rows of %" PRIu64 " codes", rows, cols);
+    *m = (struct tu_ints){.bits = bits,
+                          .rows = rows,
+                          .cols = cols,
+                          .group = group,
+                          .groups = tu_ceil_div(cols, group)};
+    if (tu_mul_over(rows, cols, &n) || tu_mul_over(rows, m->groups, &ng) ||
+        n > SIZE_MAX / 4)
+        return tu_fail(err, TU_ESIZE, "%" PRIu64 " rows of %" PRIu64 " codes", rows,
+                       cols);
     if (!(m->code = tu_calloc((size_t)n, 1, err)) ||
         !(m->scale = tu_calloc((size_t)ng, sizeof *m->scale, err)) ||
         !(m->zero = tu_calloc((size_t)ng, sizeof *m->zero, err)) ||
@@ -52,7 +57,8 @@ void tu_ints_values(const struct tu_ints *m, float *x)
     }
 }
 
-/* ggml's blocks that are such a matrix ------------------------------------------------- */
+/* ggml's blocks that are such a matrix -------------------------------------------------
+ */
 
 enum { BLOCK = 32 };
 
@@ -68,9 +74,12 @@ static int unpack_q4(const struct tu_coding *c, const void *code, struct tu_ints
         if (min) {
             float low = tu_from_f16(tu_le16(b + 2));
             zero = low == 0 ? 0 : -low / d;
-            if (!(zero >= 0 && zero <= UINT16_MAX) || zero != floorf(zero) || -zero * d != low)
-                rc = tu_fail(err, TU_EUSAGE, "block %" PRIu64 ": the minimum %g is no multiple of "
-                             "the scale %g", i, (double)low, (double)d);
+            if (!(zero >= 0 && zero <= UINT16_MAX) || zero != floorf(zero) ||
+                -zero * d != low)
+                rc = tu_fail(err, TU_EUSAGE,
+                             "block %" PRIu64 ": the minimum %g is no multiple of "
+                             "the scale %g",
+                             i, (double)low, (double)d);
         }
         m->scale[i] = d;
         m->zero[i] = (uint16_t)zero;
@@ -95,22 +104,25 @@ static int pack_q4(const struct tu_coding *c, const struct tu_ints *m, void *cod
         if (min) {
             tu_put16(b + 2, tu_to_f16(low));
             if (tu_from_f16(tu_to_f16(low)) != low)
-                return tu_fail(err, TU_EUSAGE, "row %" PRIu64 ", group %" PRIu64 ": the minimum %g "
-                               "is no number of f16", i / m->groups, i % m->groups, (double)low);
+                return tu_fail(err, TU_EUSAGE,
+                               "row %" PRIu64 ", group %" PRIu64 ": the minimum %g "
+                               "is no number of f16",
+                               i / m->groups, i % m->groups, (double)low);
         }
         for (unsigned j = 0; j < BLOCK / 2; j++)
-            b[(min ? 4 : 2) + j] =
-                (unsigned char)(m->code[i * BLOCK + j] | m->code[i * BLOCK + j + 16] << 4);
+            b[(min ? 4 : 2) + j] = (unsigned char)(m->code[i * BLOCK + j] |
+                                                   m->code[i * BLOCK + j + 16] << 4);
     }
     return 0;
 }
 
-/* What a packing can hold -------------------------------------------------------------- */
+/* What a packing can hold --------------------------------------------------------------
+ */
 
 struct room {
     unsigned bits;
     uint64_t group;
-    uint32_t scale;          /* dtype */
+    uint32_t scale; /* dtype */
     unsigned zero_lo, zero_hi;
     bool gidx;
 };
@@ -136,12 +148,20 @@ bool tu_ints_ok(const struct tu_coding *c)
 static struct room room_of(const struct tu_coding *c)
 {
     if (is_q4(c))
-        return (struct room){4, BLOCK, TU_F16, c->code.dtype == TU_Q4_0 ? 8 : 0,
-                             c->code.dtype == TU_Q4_0 ? 8 : UINT16_MAX, false};
+        return (struct room){4,
+                             BLOCK,
+                             TU_F16,
+                             c->code.dtype == TU_Q4_0 ? 8 : 0,
+                             c->code.dtype == TU_Q4_0 ? 8 : UINT16_MAX,
+                             false};
     const struct tui_int_format *f = c->codec->format;
     unsigned half = 1u << (f->bits - 1), most = 2 * half - 1;
-    struct room r = {f->bits, (uint64_t)c->param[TUI_INT_GROUP],
-                     (uint32_t)c->param[TUI_INT_SCALE], half, half, false};
+    struct room r = {f->bits,
+                     (uint64_t)c->param[TUI_INT_GROUP],
+                     (uint32_t)c->param[TUI_INT_SCALE],
+                     half,
+                     half,
+                     false};
     if (f->pack != &tui_pack_ct || c->param[TUI_INT_ASYM]) {
         unsigned least = f->pack == &tui_pack_gptq && !c->param[TUI_INT_V2];
         r.zero_lo = least;
@@ -155,13 +175,14 @@ static bool holds(uint32_t dtype, float v)
 {
     if (dtype == TU_F32)
         return true;
-    float back = dtype == TU_F16 ? tu_from_f16(tu_to_f16(v)) : tu_from_bf16(tu_to_bf16(v));
+    float back =
+        dtype == TU_F16 ? tu_from_f16(tu_to_f16(v)) : tu_from_bf16(tu_to_bf16(v));
     return memcmp(&back, &v, sizeof v) == 0;
 }
 
 /* One row and group of the target, from columns that have the same scale and zero. */
-static int adapt_group(const struct room *room, const struct tu_ints *m, struct tu_ints *out,
-                       uint64_t row, uint64_t g, struct tu_err *err)
+static int adapt_group(const struct room *room, const struct tu_ints *m,
+                       struct tu_ints *out, uint64_t row, uint64_t g, struct tu_err *err)
 {
     char name[8];
     const float *scale = NULL;
@@ -175,23 +196,31 @@ static int adapt_group(const struct room *room, const struct tu_ints *m, struct 
         if (!scale) {
             scale = &m->scale[from];
             zero = m->zero[from];
-            want = zero < (int)room->zero_lo ? (int)room->zero_lo
-                 : zero > (int)room->zero_hi ? (int)room->zero_hi : zero;
-        } else if (memcmp(scale, &m->scale[from], sizeof *scale) != 0 || zero != m->zero[from]) {
-            return tu_fail(err, TU_EUSAGE, "row %" PRIu64 ", column %" PRIu64 ": has a scale of its "
-                           "own but would share one in groups of %" PRIu64, row, j, out->group);
+            want = zero < (int)room->zero_lo   ? (int)room->zero_lo
+                   : zero > (int)room->zero_hi ? (int)room->zero_hi
+                                               : zero;
+        } else if (memcmp(scale, &m->scale[from], sizeof *scale) != 0 ||
+                   zero != m->zero[from]) {
+            return tu_fail(err, TU_EUSAGE,
+                           "row %" PRIu64 ", column %" PRIu64 ": has a scale of its "
+                           "own but would share one in groups of %" PRIu64,
+                           row, j, out->group);
         }
         int v = m->code[row * m->cols + j] - zero + want;
         if (v < 0 || v >> room->bits)
-            return tu_fail(err, TU_EUSAGE, "row %" PRIu64 ", column %" PRIu64 ": %d steps from "
-                           "zero do not fit %u bits with zero %d", row, j, v - want, room->bits, want);
+            return tu_fail(err, TU_EUSAGE,
+                           "row %" PRIu64 ", column %" PRIu64 ": %d steps from "
+                           "zero do not fit %u bits with zero %d",
+                           row, j, v - want, room->bits, want);
         out->code[row * m->cols + j] = (uint8_t)v;
     }
     if (!scale)
         return 0;
     if (!holds(room->scale, *scale))
-        return tu_fail(err, TU_EUSAGE, "row %" PRIu64 ", group %" PRIu64 ": the scale %.9g is no "
-                       "number of %s", row, g, (double)*scale, tu_dtype_text(room->scale, name));
+        return tu_fail(err, TU_EUSAGE,
+                       "row %" PRIu64 ", group %" PRIu64 ": the scale %.9g is no "
+                       "number of %s",
+                       row, g, (double)*scale, tu_dtype_text(room->scale, name));
     out->scale[row * out->groups + g] = *scale;
     out->zero[row * out->groups + g] = (uint16_t)want;
     return 0;
@@ -215,9 +244,11 @@ int tu_ints_unpack(const struct tu_coding *c, const void *code, const void *cons
                    struct tu_ints *m, struct tu_err *err)
 {
     if (!tu_ints_ok(c))
-        return tu_fail(err, TU_EUSAGE, "codec '%s': its codes are not integers with scales",
+        return tu_fail(err, TU_EUSAGE,
+                       "codec '%s': its codes are not integers with scales",
                        c->codec->name);
-    return is_q4(c) ? unpack_q4(c, code, m, err) : tui_int_unpack_all(c, code, side, m, err);
+    return is_q4(c) ? unpack_q4(c, code, m, err)
+                    : tui_int_unpack_all(c, code, side, m, err);
 }
 
 int tu_ints_pack(const struct tu_coding *c, const struct tu_ints *m, void *code,
@@ -225,16 +256,20 @@ int tu_ints_pack(const struct tu_coding *c, const struct tu_ints *m, void *code,
 {
     struct tu_ints fit;
     if (!tu_ints_ok(c))
-        return tu_fail(err, TU_EUSAGE, "codec '%s': its codes are not integers with scales",
+        return tu_fail(err, TU_EUSAGE,
+                       "codec '%s': its codes are not integers with scales",
                        c->codec->name);
     if (m->rows != c->rows || m->cols != c->cols)
-        return tu_fail(err, TU_EBUG, "a matrix of %" PRIu64 " by %" PRIu64 " for a tensor of %" PRIu64
-                       " by %" PRIu64, m->rows, m->cols, c->rows, c->cols);
+        return tu_fail(err, TU_EBUG,
+                       "a matrix of %" PRIu64 " by %" PRIu64 " for a tensor of %" PRIu64
+                       " by %" PRIu64,
+                       m->rows, m->cols, c->rows, c->cols);
     struct room room = room_of(c);
     int rc = adapt(&room, m, &fit, err);
     if (rc)
         return rc;
-    rc = is_q4(c) ? pack_q4(c, &fit, code, err) : tui_int_pack_all(c, &fit, code, side, err);
+    rc = is_q4(c) ? pack_q4(c, &fit, code, err)
+                  : tui_int_pack_all(c, &fit, code, side, err);
     tu_ints_release(&fit);
     return rc;
 }

@@ -34,7 +34,8 @@ int tu_leanvec_id(const float *x, uint64_t n, uint64_t d, uint64_t r, double *b,
     int rc = check(d, r, err);
     if (rc)
         return rc;
-    double *k = gram(x, n, d, err), *v = k ? tu_alloc((size_t)(d * d + d), sizeof *v, err) : NULL;
+    double *k = gram(x, n, d, err),
+           *v = k ? tu_alloc((size_t)(d * d + d), sizeof *v, err) : NULL;
     if (!v) {
         tu_free(k);
         return TU_ENOMEM;
@@ -50,9 +51,9 @@ int tu_leanvec_id(const float *x, uint64_t n, uint64_t d, uint64_t r, double *b,
 
 struct problem {
     size_t d, r;
-    double *kq, *kx, *kqx;   /* [d, d]; kqx = K_Q·K_X */
-    double *t, *s, *m;       /* [d, d] room, [d, r] room, [d, r] gradient */
-    double *u, *sigma, *v;   /* of a polar decomposition */
+    double *kq, *kx, *kqx; /* [d, d]; kqx = K_Q·K_X */
+    double *t, *s, *m;     /* [d, d] room, [d, r] room, [d, r] gradient */
+    double *u, *sigma, *v; /* of a polar decomposition */
 };
 
 static void release(struct problem *p)
@@ -62,8 +63,8 @@ static void release(struct problem *p)
     tu_free(p->kqx);
 }
 
-static int prepare(struct problem *p, const float *q, uint64_t m, const float *x, uint64_t n,
-                   uint64_t d, uint64_t r, struct tu_err *err)
+static int prepare(struct problem *p, const float *q, uint64_t m, const float *x,
+                   uint64_t n, uint64_t d, uint64_t r, struct tu_err *err)
 {
     size_t dd = (size_t)(d * d), dr = (size_t)(d * r);
     *p = (struct problem){.d = (size_t)d, .r = (size_t)r};
@@ -72,7 +73,8 @@ static int prepare(struct problem *p, const float *q, uint64_t m, const float *x
         return rc;
     p->kq = gram(q, m, d, err);
     p->kx = p->kq ? gram(x, n, d, err) : NULL;
-    p->kqx = p->kx ? tu_alloc(2 * dd + 3 * dr + (size_t)(r * r + r), sizeof(double), err) : NULL;
+    p->kqx = p->kx ? tu_alloc(2 * dd + 3 * dr + (size_t)(r * r + r), sizeof(double), err)
+                   : NULL;
     if (!p->kqx) {
         release(p);
         return TU_ENOMEM;
@@ -111,8 +113,9 @@ static double loss_of(const struct problem *p, const double *a, const double *b)
 
 /* a towards the polar factor of minus the gradient in a, with b fixed: 2·k·a·(b'·l·b) -
  * 2·(k·l)·b, kl being k·l or transposed. */
-static int step(struct problem *p, double *a, const double *b, const double *k, const double *l,
-                bool transposed, double gamma, bool first, struct tu_err *err)
+static int step(struct problem *p, double *a, const double *b, const double *k,
+                const double *l, bool transposed, double gamma, bool first,
+                struct tu_err *err)
 {
     tui_product(l, false, b, false, p->d, p->r, p->d, p->s);
     tui_product(b, true, p->s, false, p->r, p->r, p->d, p->t);
@@ -139,8 +142,9 @@ static int step(struct problem *p, double *a, const double *b, const double *k, 
     return 0;
 }
 
-int tu_leanvec_ood(const float *q, uint64_t m, const float *x, uint64_t n, uint64_t d, uint64_t r,
-                   double *a, double *b, double *loss, unsigned *steps, struct tu_err *err)
+int tu_leanvec_ood(const float *q, uint64_t m, const float *x, uint64_t n, uint64_t d,
+                   uint64_t r, double *a, double *b, double *loss, unsigned *steps,
+                   struct tu_err *err)
 {
     struct problem p;
     double last = 0, now = 0;
@@ -170,8 +174,9 @@ int tu_leanvec_ood(const float *q, uint64_t m, const float *x, uint64_t n, uint6
     return rc;
 }
 
-int tu_leanvec_loss(const float *q, uint64_t m, const float *x, uint64_t n, uint64_t d, uint64_t r,
-                    const double *a, const double *b, double *loss, struct tu_err *err)
+int tu_leanvec_loss(const float *q, uint64_t m, const float *x, uint64_t n, uint64_t d,
+                    uint64_t r, const double *a, const double *b, double *loss,
+                    struct tu_err *err)
 {
     struct problem p;
     int rc = prepare(&p, q, m, x, n, d, r, err);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* linalg.c: Cholesky, symmetric eigenvectors and singular vectors by Jacobi rotations.
- * Source: G. Golub, C. Van Loan, "Matrix Computations", 4.2, 8.5 and 8.6. Not for speed. */
+ * Source: G. Golub, C. Van Loan, "Matrix Computations", 4.2, 8.5 and 8.6. Not for speed.
+ */
 #include "linalg.h"
 #include <math.h>
 #include <string.h>
@@ -109,7 +110,8 @@ void tui_eigen(double *a, size_t n, double *value, double *v)
         for (size_t p = 0; p + 1 < n; p++)
             for (size_t q = p + 1; q < n; q++) {
                 double off = a[p * n + q], c, s;
-                if (fabs(off) <= 1e-17 * sqrt(fabs(a[p * n + p] * a[q * n + q])) || off == 0)
+                if (fabs(off) <= 1e-17 * sqrt(fabs(a[p * n + p] * a[q * n + q])) ||
+                    off == 0)
                     continue;
                 turned = 1;
                 rotation(a[p * n + p], off, a[q * n + q], &c, &s);
@@ -178,14 +180,15 @@ int tui_svd(const double *a, size_t m, size_t n, double *u, double *s, double *v
     return 0;
 }
 
-void tui_product(const double *a, bool ta, const double *b, bool tb, size_t m, size_t n, size_t k,
-                 double *c)
+void tui_product(const double *a, bool ta, const double *b, bool tb, size_t m, size_t n,
+                 size_t k, double *c)
 {
     for (size_t i = 0; i < m; i++)
         for (size_t j = 0; j < n; j++) {
             double sum = 0;
             for (size_t l = 0; l < k; l++)
-                sum += (ta ? a[l * m + i] : a[i * k + l]) * (tb ? b[j * k + l] : b[l * n + j]);
+                sum += (ta ? a[l * m + i] : a[i * k + l]) *
+                       (tb ? b[j * k + l] : b[l * n + j]);
             c[i * n + j] = sum;
         }
 }

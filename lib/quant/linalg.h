@@ -20,7 +20,7 @@ void tui_eigen(double *a, size_t n, double *value, double *v);
 int tui_svd(const double *a, size_t m, size_t n, double *u, double *s, double *v,
             struct tu_err *err);
 /* c [m, n] = op(a)·op(b), inner dimension k; ta: a is [k, m]; tb: b is [n, k]. */
-void tui_product(const double *a, bool ta, const double *b, bool tb, size_t m, size_t n, size_t k,
-                 double *c);
+void tui_product(const double *a, bool ta, const double *b, bool tb, size_t m, size_t n,
+                 size_t k, double *c);
 
 #endif

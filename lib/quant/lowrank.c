@@ -34,19 +34,21 @@ static int decompose(struct parts *p, const float *w, uint64_t rows, uint64_t co
         return TU_ENOMEM;
     for (uint64_t i = 0; i < n; i++) {
         if (!isfinite(w[i]))
-            return tu_fail(err, TU_EUSAGE, "row %" PRIu64 ", column %" PRIu64 ": not finite",
-                           i / cols, i % cols);
+            return tu_fail(err, TU_EUSAGE,
+                           "row %" PRIu64 ", column %" PRIu64 ": not finite", i / cols,
+                           i % cols);
         p->a[i] = (double)w[i];
     }
     return tui_svd(p->a, (size_t)rows, (size_t)cols, p->u, p->s, p->v, err);
 }
 
-int tu_svd_split(const float *w, uint64_t rows, uint64_t cols, uint64_t rank, float *u, float *v,
-                 double *lost, struct tu_err *err)
+int tu_svd_split(const float *w, uint64_t rows, uint64_t cols, uint64_t rank, float *u,
+                 float *v, double *lost, struct tu_err *err)
 {
     struct parts p;
     if (rank > tu_min(rows, cols))
-        return tu_fail(err, TU_EUSAGE, "rank %" PRIu64 " of %" PRIu64 " by %" PRIu64, rank, rows, cols);
+        return tu_fail(err, TU_EUSAGE, "rank %" PRIu64 " of %" PRIu64 " by %" PRIu64,
+                       rank, rows, cols);
     int rc = decompose(&p, w, rows, cols, err);
     if (!rc) {
         for (uint64_t r = 0; r < rank; r++) {
@@ -66,8 +68,8 @@ int tu_svd_split(const float *w, uint64_t rows, uint64_t cols, uint64_t rank, fl
     return rc;
 }
 
-int tu_svd_rank(const float *w, uint64_t rows, uint64_t cols, double energy, uint64_t *rank,
-                struct tu_err *err)
+int tu_svd_rank(const float *w, uint64_t rows, uint64_t cols, double energy,
+                uint64_t *rank, struct tu_err *err)
 {
     struct parts p;
     int rc = decompose(&p, w, rows, cols, err);
@@ -82,7 +84,8 @@ int tu_svd_rank(const float *w, uint64_t rows, uint64_t cols, double energy, uin
     return rc;
 }
 
-/* The codec --------------------------------------------------------------------------- */
+/* The codec ---------------------------------------------------------------------------
+ */
 
 static int plan(struct tu_coding *c, const struct tu_spec *spec, struct tu_err *err)
 {
@@ -91,26 +94,34 @@ static int plan(struct tu_coding *c, const struct tu_spec *spec, struct tu_err *
     if (rc)
         return rc;
     if (c->rank != 2 || !rank || rank > tu_min(c->rows, c->cols))
-        return tu_fail(err, TU_EUSAGE, "codec 'svd': rank %" PRIu64 ": 1 to the lesser dimension of "
-                       "a matrix", rank);
+        return tu_fail(err, TU_EUSAGE,
+                       "codec 'svd': rank %" PRIu64 ": 1 to the lesser dimension of "
+                       "a matrix",
+                       rank);
     if (rank * (c->rows + c->cols) >= c->elements)
-        return tu_fail(err, TU_EUSAGE, "codec 'svd': rank %" PRIu64 ": factors of %" PRIu64 " by %"
-                       PRIu64 " are no smaller than the matrix", rank, c->rows, c->cols);
+        return tu_fail(err, TU_EUSAGE,
+                       "codec 'svd': rank %" PRIu64 ": factors of %" PRIu64 " by %" PRIu64
+                       " are no smaller than the matrix",
+                       rank, c->rows, c->cols);
     c->param[0] = (int64_t)rank;
     c->atom = tu_max(c->elements, 1);
-    c->code = (struct tu_part){.dtype = TU_F32, .rank = 2, .dim = {c->rows, rank},
+    c->code = (struct tu_part){.dtype = TU_F32,
+                               .rank = 2,
+                               .dim = {c->rows, rank},
                                .atom_bytes = c->rows * rank * 4};
-    c->side[0] = (struct tu_part){.suffix = "v", .dtype = TU_F32, .rank = 2, .dim = {rank, c->cols}};
+    c->side[0] = (struct tu_part){
+        .suffix = "v", .dtype = TU_F32, .rank = 2, .dim = {rank, c->cols}};
     c->sides = 1;
     return 0;
 }
 
-static int encode(const struct tu_coding *c, uint64_t first, size_t n, const float *x, void *code,
-                  void *const *side, struct tu_err *err)
+static int encode(const struct tu_coding *c, uint64_t first, size_t n, const float *x,
+                  void *code, void *const *side, struct tu_err *err)
 {
     (void)first;
     (void)n;
-    return tu_svd_split(x, c->rows, c->cols, (uint64_t)c->param[0], code, side[0], NULL, err);
+    return tu_svd_split(x, c->rows, c->cols, (uint64_t)c->param[0], code, side[0], NULL,
+                        err);
 }
 
 static int decode(const struct tu_coding *c, uint64_t first, size_t n, const void *code,
@@ -134,8 +145,12 @@ static int decode(const struct tu_coding *c, uint64_t first, size_t n, const voi
 static const char *const key[] = {"rank", NULL};
 
 const struct tu_codec tui_codecs_lowrank[] = {
-    {.name = "svd", .help = "two thin factors by the truncated SVD",
-     .source = "C. Eckart, G. Young, 1936", .key = key, .plan = plan, .encode = encode,
+    {.name = "svd",
+     .help = "two thin factors by the truncated SVD",
+     .source = "C. Eckart, G. Young, 1936",
+     .key = key,
+     .plan = plan,
+     .encode = encode,
      .decode = decode},
     {.name = NULL},
 };

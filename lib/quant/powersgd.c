@@ -4,14 +4,15 @@
 #include <math.h>
 #include "tensorutils/quant/gradient.h"
 
-void tu_powersgd_start(uint64_t seed, uint64_t stream, uint64_t cols, unsigned rank, float *q)
+void tu_powersgd_start(uint64_t seed, uint64_t stream, uint64_t cols, unsigned rank,
+                       float *q)
 {
     const struct tu_rng rng = {seed, stream};
     tu_rng_normal(&rng, 0, q, (size_t)(cols * rank));
 }
 
-void tu_powersgd_p(const float *m, const float *q, uint64_t rows, uint64_t cols, unsigned rank,
-                   float *p)
+void tu_powersgd_p(const float *m, const float *q, uint64_t rows, uint64_t cols,
+                   unsigned rank, float *p)
 {
     for (uint64_t i = 0; i < rows; i++)
         for (unsigned r = 0; r < rank; r++) {
@@ -44,7 +45,8 @@ static void orthonormalise(float *p, uint64_t rows, unsigned rank)
     }
 }
 
-void tu_powersgd_q(const float *m, float *p, uint64_t rows, uint64_t cols, unsigned rank, float *q)
+void tu_powersgd_q(const float *m, float *p, uint64_t rows, uint64_t cols, unsigned rank,
+                   float *q)
 {
     orthonormalise(p, rows, rank);
     for (uint64_t j = 0; j < cols; j++)

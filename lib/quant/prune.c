@@ -19,18 +19,19 @@ void tui_keep_nm(const float *score, size_t stride, unsigned n, unsigned m, bool
     }
 }
 
-int tu_prune_nm(float *x, const float *score, uint64_t rows, uint64_t cols, unsigned n, unsigned m,
-                bool down, struct tu_err *err)
+int tu_prune_nm(float *x, const float *score, uint64_t rows, uint64_t cols, unsigned n,
+                unsigned m, bool down, struct tu_err *err)
 {
     uint64_t along = down ? rows : cols, lines = down ? cols : rows;
     size_t step = down ? (size_t)cols : 1;
     float own[TUI_M_MAX];
     bool keep[TUI_M_MAX];
     if (!m || m > TUI_M_MAX || n > m)
-        return tu_fail(err, TU_EUSAGE, "%u of %u: from 1 of 1 to %u of %u", n, m, TUI_M_MAX,
-                       TUI_M_MAX);
+        return tu_fail(err, TU_EUSAGE, "%u of %u: from 1 of 1 to %u of %u", n, m,
+                       TUI_M_MAX, TUI_M_MAX);
     if (along % m)
-        return tu_fail(err, TU_EUSAGE, "dimension of %" PRIu64 " is no multiple of %u", along, m);
+        return tu_fail(err, TU_EUSAGE, "dimension of %" PRIu64 " is no multiple of %u",
+                       along, m);
     for (uint64_t line = 0; line < lines; line++) {
         for (uint64_t g = 0; g < along; g += m) {
             uint64_t at = down ? g * cols + line : line * cols + g;
@@ -50,7 +51,8 @@ void tu_score_wanda(const float *w, const double *input_sq, uint64_t rows, uint6
 {
     for (uint64_t i = 0; i < rows; i++)
         for (uint64_t j = 0; j < cols; j++)
-            score[i * cols + j] = (float)(fabs((double)w[i * cols + j]) * sqrt(input_sq[j]));
+            score[i * cols + j] =
+                (float)(fabs((double)w[i * cols + j]) * sqrt(input_sq[j]));
 }
 
 void tu_score_obs(const float *w, const double *diagonal, uint64_t rows, uint64_t cols,

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* rotate.c: orthogonal rotations of rows by Hadamard's matrices: outliers are spread over
- * all columns. Source: J. Tseng et al., "QuIP#", 2024; S. Ashkboos et al., "QuaRot", 2024.
- * The matrices of 12 and 20 are Paley's first construction, over 11 and 19. */
+ * all columns. Source: J. Tseng et al., "QuIP#", 2024; S. Ashkboos et al., "QuaRot",
+ * 2024. The matrices of 12 and 20 are Paley's first construction, over 11 and 19. */
 #include <inttypes.h>
 #include <math.h>
 #include <string.h>
@@ -31,8 +31,9 @@ static void small(float *v, unsigned order, uint64_t rest, bool back)
         for (unsigned i = 0; i < order; i++) {
             sum[i] = 0;
             for (unsigned j = 0; j < order; j++)
-                sum[i] += (float)(back ? paley(order - 1, j, i) : paley(order - 1, i, j)) *
-                          v[j * rest + k];
+                sum[i] +=
+                    (float)(back ? paley(order - 1, j, i) : paley(order - 1, i, j)) *
+                    v[j * rest + k];
         }
         for (unsigned i = 0; i < order; i++)
             v[i * rest + k] = sum[i];
@@ -70,8 +71,10 @@ int tu_rotate(float *x, uint64_t rows, uint64_t n, bool random, uint64_t seed, b
     else if (power == 5 && n % 20 == 0)
         order = 20;
     else if (power != 1)
-        return tu_fail(err, TU_EUSAGE, "rotation of %" PRIu64 " columns: only 2^k, 12·2^k and "
-                       "20·2^k", n);
+        return tu_fail(err, TU_EUSAGE,
+                       "rotation of %" PRIu64 " columns: only 2^k, 12·2^k and "
+                       "20·2^k",
+                       n);
     uint64_t rest = n / order;
     float unit = (float)(1 / sqrt((double)n));
     for (uint64_t r = 0; r < rows; r++, x += n) {

@@ -6,8 +6,8 @@
 #include "tensorutils/quant.h"
 #include "tensorutils/quant/calib.h"
 
-void tu_smooth_scales(const struct tu_calib *calib, const float *w, uint64_t rows, double a,
-                      float *scale)
+void tu_smooth_scales(const struct tu_calib *calib, const float *w, uint64_t rows,
+                      double a, float *scale)
 {
     for (uint64_t j = 0; j < calib->cols; j++) {
         double top = 0;
@@ -23,7 +23,8 @@ static void scales_of(const struct tu_calib *c, double a, float *scale)
 {
     double lo = INFINITY, hi = 0;
     for (uint64_t j = 0; j < c->cols; j++) {
-        double mean = c->tokens ? c->sum_abs[j] / (double)c->tokens : 0, s = fmax(pow(mean, a), 1e-4);
+        double mean = c->tokens ? c->sum_abs[j] / (double)c->tokens : 0,
+               s = fmax(pow(mean, a), 1e-4);
         lo = fmin(lo, s);
         hi = fmax(hi, s);
         scale[j] = (float)s;
@@ -64,14 +65,16 @@ static int row_loss(void *ctx, uint64_t i, unsigned worker, struct tu_err *err)
     return 0;
 }
 
-static int try_scales(struct search *s, struct tu_pool *pool, double *loss, struct tu_err *err)
+static int try_scales(struct search *s, struct tu_pool *pool, double *loss,
+                      struct tu_err *err)
 {
     struct tu_coding c = *s->coding;
     for (uint64_t i = 0; i < c.elements; i++)
         s->scaled[i] = s->w[i] * s->scale[i % c.cols];
     int rc = tu_coding_encode_mem(&c, s->scaled, s->code, s->side, pool, err);
     if (!rc)
-        rc = tu_coding_decode_mem(&c, s->code, (const void *const *)s->side, s->back, pool, err);
+        rc = tu_coding_decode_mem(&c, s->code, (const void *const *)s->side, s->back,
+                                  pool, err);
     if (!rc)
         rc = tu_pool_run(pool, c.rows, row_loss, s, err);
     *loss = 0;
@@ -80,15 +83,17 @@ static int try_scales(struct search *s, struct tu_pool *pool, double *loss, stru
     return rc;
 }
 
-int tu_awq_scales(const struct tu_calib *calib, const struct tu_coding *coding, const float *w,
-                  const float *x, uint64_t tokens, float *scale, double *a, struct tu_pool *pool,
-                  struct tu_err *err)
+int tu_awq_scales(const struct tu_calib *calib, const struct tu_coding *coding,
+                  const float *w, const float *x, uint64_t tokens, float *scale,
+                  double *a, struct tu_pool *pool, struct tu_err *err)
 {
-    struct search s = {.coding = coding, .w = w, .x = x, .tokens = tokens, .scale = scale};
+    struct search s = {
+        .coding = coding, .w = w, .x = x, .tokens = tokens, .scale = scale};
     double least = INFINITY, loss;
     int rc = TU_ENOMEM;
     if (calib->cols != coding->cols)
-        return tu_fail(err, TU_EUSAGE, "inputs of %" PRIu64 " columns for weights of %" PRIu64,
+        return tu_fail(err, TU_EUSAGE,
+                       "inputs of %" PRIu64 " columns for weights of %" PRIu64,
                        calib->cols, coding->cols);
     s.scaled = tu_alloc((size_t)coding->elements, sizeof *s.scaled, err);
     s.back = tu_alloc((size_t)coding->elements, sizeof *s.back, err);

@@ -25,11 +25,13 @@ static int plan(struct tu_coding *c, const struct tu_spec *spec, struct tu_err *
     if (text) {
         int rc = tu_parse_shape(text, block, &rank, 2, err);
         if (rc || rank != 2 || !block[0] || !block[1])
-            return tu_fail(err, TU_EUSAGE, "codec '%s': block '%s': rows and columns, as 128x128",
+            return tu_fail(err, TU_EUSAGE,
+                           "codec '%s': block '%s': rows and columns, as 128x128",
                            c->codec->name, text);
     }
     if (elem && strcmp(elem, "e4m3") != 0 && strcmp(elem, "e5m2") != 0)
-        return tu_fail(err, TU_EUSAGE, "codec '%s': elem '%s': e4m3 or e5m2", c->codec->name, elem);
+        return tu_fail(err, TU_EUSAGE, "codec '%s': elem '%s': e4m3 or e5m2",
+                       c->codec->name, elem);
     c->param[ELEMENT] = elem && elem[1] == '5' ? TU_F8_E5M2 : TU_F8_E4M3FN;
     block[0] = block[0] ? block[0] : tu_max(c->rows, 1);
     block[1] = block[1] ? block[1] : tu_max(c->cols, 1);
@@ -42,15 +44,19 @@ static int plan(struct tu_coding *c, const struct tu_spec *spec, struct tu_err *
     memcpy(c->code.dim, c->dim, c->rank * sizeof *c->dim);
     c->sides = 1;
     if (c->two_pass) {
-        c->side[0] = (struct tu_part){.suffix = "scale", .dtype = TU_F32, .rank = 1, .dim = {1}};
+        c->side[0] =
+            (struct tu_part){.suffix = "scale", .dtype = TU_F32, .rank = 1, .dim = {1}};
         c->code.atom_bytes = 1;
         return 0;
     }
     /* A strip of whole blocks, no longer than the tensor. */
-    uint64_t across = tu_ceil_div(c->cols, block[1]), rows = tu_min(block[0], tu_max(c->rows, 1));
+    uint64_t across = tu_ceil_div(c->cols, block[1]),
+             rows = tu_min(block[0], tu_max(c->rows, 1));
     c->atom = rows * tu_max(c->cols, 1);
     c->code.atom_bytes = c->atom;
-    c->side[0] = (struct tu_part){.suffix = "scale", .dtype = TU_F32, .rank = 2,
+    c->side[0] = (struct tu_part){.suffix = "scale",
+                                  .dtype = TU_F32,
+                                  .rank = 2,
                                   .dim = {tu_ceil_div(c->rows, block[0]), across},
                                   .atom_bytes = across * 4};
     return 0;
@@ -73,8 +79,8 @@ struct run {
 };
 
 /* Calls of `fn` for every run of n elements. */
-static void each_run(const struct tu_coding *c, size_t n, void (*fn)(void *ctx, struct run r),
-                     void *ctx)
+static void each_run(const struct tu_coding *c, size_t n,
+                     void (*fn)(void *ctx, struct run r), void *ctx)
 {
     uint64_t wide = (uint64_t)c->param[COLS];
     if (c->two_pass) {
@@ -108,25 +114,26 @@ static void find_largest(void *ctx, struct run r)
 static void encode_run(void *ctx, struct run r)
 {
     struct job *j = ctx;
-    tui_small_encode(j->c->cpu, element(j->c), j->in + r.at, (size_t)r.n, j->scale[r.scale],
-                     j->code + r.at);
+    tui_small_encode(j->c->cpu, element(j->c), j->in + r.at, (size_t)r.n,
+                     j->scale[r.scale], j->code + r.at);
 }
 
 static void decode_run(void *ctx, struct run r)
 {
     struct job *j = ctx;
-    tui_small_decode(j->c->cpu, element(j->c), j->codes + r.at, (size_t)r.n, j->scales[r.scale],
-                     j->out + r.at);
+    tui_small_decode(j->c->cpu, element(j->c), j->codes + r.at, (size_t)r.n,
+                     j->scales[r.scale], j->out + r.at);
 }
 
-static int encode(const struct tu_coding *c, uint64_t first, size_t n, const float *x, void *code,
-                  void *const *side, struct tu_err *err)
+static int encode(const struct tu_coding *c, uint64_t first, size_t n, const float *x,
+                  void *code, void *const *side, struct tu_err *err)
 {
     (void)first;
     (void)err;
     struct job j = {.c = c, .in = x, .scale = side[0], .code = code};
     if (!c->two_pass) {
-        uint64_t scales = tu_ceil_div(n, c->atom) * tu_ceil_div(c->cols, (uint64_t)c->param[COLS]);
+        uint64_t scales =
+            tu_ceil_div(n, c->atom) * tu_ceil_div(c->cols, (uint64_t)c->param[COLS]);
         memset(j.scale, 0, (size_t)scales * sizeof *j.scale);
         each_run(c, n, find_largest, &j);
         for (uint64_t i = 0; i < scales; i++)
@@ -160,14 +167,32 @@ static const char *const key_block[] = {"block", "elem", NULL};
 static const char *const key_elem[] = {"elem", NULL};
 
 const struct tu_codec tui_codecs_scaled[] = {
-    {.name = "fp8_block", .help = "quant_method fp8: a scale per 128 by 128",
-     .source = "deepseek-ai/DeepSeek-V3: inference/fp8_cast_bf16.py", .key = key_block,
-     .format = block_128, .plan = plan, .encode = encode, .decode = decode, .start = start},
-    {.name = "fp8_channel", .help = "compressed-tensors float-quantized: a scale per row",
-     .source = "vllm-project/compressed-tensors: quantization/utils/helpers.py", .key = key_elem,
-     .format = block_channel, .plan = plan, .encode = encode, .decode = decode, .start = start},
-    {.name = "fp8_tensor", .help = "compressed-tensors float-quantized: a scale per tensor",
-     .source = "vllm-project/compressed-tensors: quantization/utils/helpers.py", .key = key_elem,
-     .format = block_tensor, .plan = plan, .encode = encode, .decode = decode, .start = start},
+    {.name = "fp8_block",
+     .help = "quant_method fp8: a scale per 128 by 128",
+     .source = "deepseek-ai/DeepSeek-V3: inference/fp8_cast_bf16.py",
+     .key = key_block,
+     .format = block_128,
+     .plan = plan,
+     .encode = encode,
+     .decode = decode,
+     .start = start},
+    {.name = "fp8_channel",
+     .help = "compressed-tensors float-quantized: a scale per row",
+     .source = "vllm-project/compressed-tensors: quantization/utils/helpers.py",
+     .key = key_elem,
+     .format = block_channel,
+     .plan = plan,
+     .encode = encode,
+     .decode = decode,
+     .start = start},
+    {.name = "fp8_tensor",
+     .help = "compressed-tensors float-quantized: a scale per tensor",
+     .source = "vllm-project/compressed-tensors: quantization/utils/helpers.py",
+     .key = key_elem,
+     .format = block_tensor,
+     .plan = plan,
+     .encode = encode,
+     .decode = decode,
+     .start = start},
     {.name = NULL},
 };

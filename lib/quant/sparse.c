@@ -17,8 +17,10 @@ static int plan_value(struct tu_coding *c, const struct tu_spec *spec, struct tu
 {
     const char *text = tu_spec_get(spec, "value");
     const struct tu_dtype *t = tu_dtype_named(text ? text : "bf16");
-    if (!t || !tu_dtype_is_float(t->code) || !tu_dtype_is_plain(t->code) || t->code == TU_F64)
-        return tu_fail(err, TU_EUSAGE, "codec '%s': value '%s': f32, f16, bf16 or a float of 8 bits",
+    if (!t || !tu_dtype_is_float(t->code) || !tu_dtype_is_plain(t->code) ||
+        t->code == TU_F64)
+        return tu_fail(err, TU_EUSAGE,
+                       "codec '%s': value '%s': f32, f16, bf16 or a float of 8 bits",
                        c->codec->name, text);
     c->param[VALUE] = t->code;
     return 0;
@@ -29,8 +31,10 @@ static int plan_kept(struct tu_coding *c, struct tu_err *err)
 {
     uint64_t n = (uint64_t)c->param[N], m = (uint64_t)c->param[M];
     if (!c->rank || c->cols % m)
-        return tu_fail(err, TU_EUSAGE, "codec '%s': last dimension %" PRIu64 " is no multiple of "
-                       "%" PRIu64, c->codec->name, c->cols, m);
+        return tu_fail(err, TU_EUSAGE,
+                       "codec '%s': last dimension %" PRIu64 " is no multiple of "
+                       "%" PRIu64,
+                       c->codec->name, c->cols, m);
     c->code = (struct tu_part){.dtype = (uint32_t)c->param[VALUE], .rank = c->rank};
     memcpy(c->code.dim, c->dim, c->rank * sizeof *c->dim);
     c->code.dim[c->rank - 1] = c->cols / m * n;
@@ -46,7 +50,8 @@ static int plan_mask(struct tu_coding *c, const struct tu_spec *spec, struct tu_
     if (!rc)
         rc = tu_spec_u64(spec, "m", 4, &m, err);
     if (!rc && (!n || n > m || m > TUI_M_MAX))
-        rc = tu_fail(err, TU_EUSAGE, "codec '%s': %" PRIu64 " of %" PRIu64 ": 1 to %u, n at most m",
+        rc = tu_fail(err, TU_EUSAGE,
+                     "codec '%s': %" PRIu64 " of %" PRIu64 ": 1 to %u, n at most m",
                      c->codec->name, n, m, TUI_M_MAX);
     if (rc || (rc = plan_value(c, spec, err)))
         return rc;
@@ -55,8 +60,11 @@ static int plan_mask(struct tu_coding *c, const struct tu_spec *spec, struct tu_
     if ((rc = plan_kept(c, err)))
         return rc;
     uint64_t bytes = tu_ceil_div(c->cols, 8);
-    c->side[0] = (struct tu_part){.suffix = "mask", .dtype = TU_U8, .rank = 2,
-                                  .dim = {c->rows, bytes}, .atom_bytes = bytes};
+    c->side[0] = (struct tu_part){.suffix = "mask",
+                                  .dtype = TU_U8,
+                                  .rank = 2,
+                                  .dim = {c->rows, bytes},
+                                  .atom_bytes = bytes};
     c->sides = 1;
     return 0;
 }
@@ -79,10 +87,14 @@ static int plan_24(struct tu_coding *c, const struct tu_spec *spec, struct tu_er
     unsigned bytes = meta_bytes(c), per = bytes * 2;
     uint64_t groups = c->cols / (uint64_t)c->param[M];
     if (groups % per)
-        return tu_fail(err, TU_EUSAGE, "codec '%s': last dimension %" PRIu64 " is no multiple of "
-                       "%" PRIu64, c->codec->name, c->cols, per * (uint64_t)c->param[M]);
-    c->side[0] = (struct tu_part){.suffix = "meta", .dtype = bytes == 4 ? TU_U32 : TU_U16,
-                                  .rank = 2, .dim = {c->rows, groups / per},
+        return tu_fail(err, TU_EUSAGE,
+                       "codec '%s': last dimension %" PRIu64 " is no multiple of "
+                       "%" PRIu64,
+                       c->codec->name, c->cols, per * (uint64_t)c->param[M]);
+    c->side[0] = (struct tu_part){.suffix = "meta",
+                                  .dtype = bytes == 4 ? TU_U32 : TU_U16,
+                                  .rank = 2,
+                                  .dim = {c->rows, groups / per},
                                   .atom_bytes = groups / 2};
     c->sides = 1;
     return 0;
@@ -98,8 +110,8 @@ static void keep_group(const struct tu_coding *c, const float *x, bool *keep)
     tui_keep_nm(score, 1, (unsigned)c->param[N], m, keep);
 }
 
-static int put_values(const struct tu_coding *c, unsigned char **to, const float *x, size_t n,
-                      struct tu_err *err)
+static int put_values(const struct tu_coding *c, unsigned char **to, const float *x,
+                      size_t n, struct tu_err *err)
 {
     uint32_t dtype = (uint32_t)c->param[VALUE];
     size_t bytes = tu_dtype_find(dtype)->block_bytes;
@@ -115,14 +127,15 @@ static int put_values(const struct tu_coding *c, unsigned char **to, const float
     return rc;
 }
 
-static int encode_mask(const struct tu_coding *c, uint64_t first, size_t n, const float *x,
-                       void *code, void *const *side, struct tu_err *err)
+static int encode_mask(const struct tu_coding *c, uint64_t first, size_t n,
+                       const float *x, void *code, void *const *side, struct tu_err *err)
 {
     (void)first;
     unsigned m = (unsigned)c->param[M];
     unsigned char *to = code, *mask = side[0];
     int rc = 0;
-    for (size_t at = 0; at < n && !rc; at += (size_t)c->cols, mask += tu_ceil_div(c->cols, 8)) {
+    for (size_t at = 0; at < n && !rc;
+         at += (size_t)c->cols, mask += tu_ceil_div(c->cols, 8)) {
         memset(mask, 0, (size_t)tu_ceil_div(c->cols, 8));
         for (size_t g = 0; g < c->cols && !rc; g += m) {
             float kept[TUI_M_MAX];
@@ -141,8 +154,9 @@ static int encode_mask(const struct tu_coding *c, uint64_t first, size_t n, cons
     return rc;
 }
 
-static int decode_mask(const struct tu_coding *c, uint64_t first, size_t n, const void *code,
-                       const void *const *side, float *x, struct tu_err *err)
+static int decode_mask(const struct tu_coding *c, uint64_t first, size_t n,
+                       const void *code, const void *const *side, float *x,
+                       struct tu_err *err)
 {
     (void)first;
     uint32_t dtype = (uint32_t)c->param[VALUE];
@@ -156,14 +170,16 @@ static int decode_mask(const struct tu_coding *c, uint64_t first, size_t n, cons
             if (!(mask[j / 8] >> j % 8 & 1))
                 continue;
             if (k++ == per_row)
-                return tu_fail(err, TU_EFORMAT, "a row's mask keeps more than %" PRIu64 " values",
+                return tu_fail(err, TU_EFORMAT,
+                               "a row's mask keeps more than %" PRIu64 " values",
                                per_row);
             int rc = tu_to_float(dtype, from + (k - 1) * bytes, x + at + j, 1, err);
             if (rc)
                 return rc;
         }
         if (k != per_row)
-            return tu_fail(err, TU_EFORMAT, "a row's mask keeps %" PRIu64 " values, not %" PRIu64, k,
+            return tu_fail(err, TU_EFORMAT,
+                           "a row's mask keeps %" PRIu64 " values, not %" PRIu64, k,
                            per_row);
         from += per_row * bytes;
     }
@@ -224,8 +240,9 @@ static int encode_24(const struct tu_coding *c, uint64_t first, size_t n, const 
     return rc;
 }
 
-static int decode_24(const struct tu_coding *c, uint64_t first, size_t n, const void *code,
-                     const void *const *side, float *x, struct tu_err *err)
+static int decode_24(const struct tu_coding *c, uint64_t first, size_t n,
+                     const void *code, const void *const *side, float *x,
+                     struct tu_err *err)
 {
     unsigned m = (unsigned)c->param[M], per = (unsigned)c->param[N];
     uint32_t dtype = (uint32_t)c->param[VALUE];
@@ -236,8 +253,10 @@ static int decode_24(const struct tu_coding *c, uint64_t first, size_t n, const 
         unsigned v = meta[g / 2] >> g % 2 * 4 & 15, low = v & 3, high = v >> 2;
         bool good = m == 4 ? low < high : v == 0x4 || v == 0xe;
         if (!good)
-            return tu_fail(err, TU_EFORMAT, "metadata %x of group %" PRIu64 ": no positions in "
-                           "ascending order", v, (first + g * m) / m);
+            return tu_fail(err, TU_EFORMAT,
+                           "metadata %x of group %" PRIu64 ": no positions in "
+                           "ascending order",
+                           v, (first + g * m) / m);
         for (unsigned k = 0; k < per; k++, from += bytes) {
             unsigned at = m == 2 ? low / 2 : k ? high : low;
             int rc = tu_to_float(dtype, from, x + g * m + at, 1, err);
@@ -267,11 +286,19 @@ static const char *const mask_key[] = {"n", "m", "value", NULL};
 static const char *const key_24[] = {"value", "torch", NULL};
 
 const struct tu_codec tui_codecs_sparse[] = {
-    {.name = "nm", .help = "N of M by magnitude: values and a bit mask",
-     .source = "vllm-project/compressed-tensors: sparse-24-bitmask", .key = mask_key,
-     .plan = plan_mask, .encode = encode_mask, .decode = decode_mask},
-    {.name = "sparse24", .help = "2:4 (f32: 1:2) by magnitude: values and tensor cores' metadata",
-     .source = "NVIDIA PTX ISA: mma.sp", .key = key_24, .plan = plan_24, .encode = encode_24,
+    {.name = "nm",
+     .help = "N of M by magnitude: values and a bit mask",
+     .source = "vllm-project/compressed-tensors: sparse-24-bitmask",
+     .key = mask_key,
+     .plan = plan_mask,
+     .encode = encode_mask,
+     .decode = decode_mask},
+    {.name = "sparse24",
+     .help = "2:4 (f32: 1:2) by magnitude: values and tensor cores' metadata",
+     .source = "NVIDIA PTX ISA: mma.sp",
+     .key = key_24,
+     .plan = plan_24,
+     .encode = encode_24,
      .decode = decode_24},
     {.name = NULL},
 };

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* ternary.c: -1, 0 and 1 under one scale: TernGrad's stochastic codes and the rounded ones
- * of 1.58-bit weights. Sources: wenwei202/terngrad bingrad_common.py; S. Ma et al., "The
- * Era of 1-bit LLMs", 2024.
+/* ternary.c: -1, 0 and 1 under one scale: TernGrad's stochastic codes and the rounded
+ * ones of 1.58-bit weights. Sources: wenwei202/terngrad bingrad_common.py; S. Ma et al.,
+ * "The Era of 1-bit LLMs", 2024.
  *
  * Packings: four in a byte, five in a byte (as ggml's TQ1_0), or TernGrad's own, whose
  * byte holds codes a quarter of the tensor apart. */
@@ -20,8 +20,8 @@ static int double_key(struct tu_coding *c, const struct tu_spec *spec, const cha
     double v = 0;
     int rc = text ? tu_parse_double(text, &v, err) : 0;
     if (rc || !(v >= 0) || isinf(v))
-        return tu_fail(err, TU_EUSAGE, "codec '%s': %s '%s': a number from 0 on", c->codec->name,
-                       key, text);
+        return tu_fail(err, TU_EUSAGE, "codec '%s': %s '%s': a number from 0 on",
+                       c->codec->name, key, text);
     memcpy(&c->param[at], &v, sizeof v);
     return 0;
 }
@@ -48,20 +48,25 @@ static int plan(struct tu_coding *c, const struct tu_spec *spec, struct tu_err *
         rc = double_key(c, spec, "scaler", SHARED, err);
     if (rc)
         return rc;
-    uint64_t quarter = c->elements / 4 + 1, bytes[] = {
-        tu_ceil_div(c->elements, 4), tu_ceil_div(c->elements, 5), c->elements ? quarter : 0};
+    uint64_t quarter = c->elements / 4 + 1,
+             bytes[] = {tu_ceil_div(c->elements, 4), tu_ceil_div(c->elements, 5),
+                        c->elements ? quarter : 0};
     c->param[PACK] = pack;
     c->two_pass = true;
     c->atom = pack == PACK_2BIT ? 4 : pack == PACK_BASE3 ? 5 : tu_max(c->elements, 1);
-    c->code = (struct tu_part){.dtype = TU_U8, .rank = 1, .dim = {bytes[pack]},
+    c->code = (struct tu_part){.dtype = TU_U8,
+                               .rank = 1,
+                               .dim = {bytes[pack]},
                                .atom_bytes = pack == PACK_REFERENCE ? bytes[pack] : 1};
-    c->side[0] = (struct tu_part){.suffix = "scale", .dtype = TU_F32, .rank = 1, .dim = {1}};
+    c->side[0] =
+        (struct tu_part){.suffix = "scale", .dtype = TU_F32, .rank = 1, .dim = {1}};
     c->sides = 1;
     return 0;
 }
 
 /* The scaler: shared by the workers, or of this tensor. */
-static int start_terngrad(const struct tu_coding *c, void *const *side, struct tu_err *err)
+static int start_terngrad(const struct tu_coding *c, void *const *side,
+                          struct tu_err *err)
 {
     (void)err;
     double clip = get_double(c, CLIP), s = get_double(c, SHARED);
@@ -90,12 +95,13 @@ static unsigned trit(const struct tu_coding *c, float x, float s, uint64_t i)
         return v > 0.5f ? 2 : v < -0.5f ? 0 : 1;
     }
     struct tu_rng rng = {c->seed, c->stream};
-    float u = (float)(tu_rng_u32(&rng, i) >> 8) * 0x1p-24f, size = fabsf(x) < s ? fabsf(x) : s;
+    float u = (float)(tu_rng_u32(&rng, i) >> 8) * 0x1p-24f,
+          size = fabsf(x) < s ? fabsf(x) : s;
     return u * s < size ? (x < 0 ? 0 : 2) : 1;
 }
 
-static int encode(const struct tu_coding *c, uint64_t first, size_t n, const float *x, void *code,
-                  void *const *side, struct tu_err *err)
+static int encode(const struct tu_coding *c, uint64_t first, size_t n, const float *x,
+                  void *code, void *const *side, struct tu_err *err)
 {
     (void)err;
     unsigned char *out = code;
@@ -117,8 +123,9 @@ static int encode(const struct tu_coding *c, uint64_t first, size_t n, const flo
         for (unsigned k = 0; k < 4; k++) {
             size_t at = step == 1 ? 4 * i + k : i + k * step;
             /* Behind the end: zeros, but the reference counts 0 1 2 3. */
-            unsigned t = at < n ? trit(c, x[at], s, first + at)
-                                : c->param[PACK] == PACK_2BIT ? 1 : (unsigned)(at - n);
+            unsigned t = at < n                        ? trit(c, x[at], s, first + at)
+                         : c->param[PACK] == PACK_2BIT ? 1
+                                                       : (unsigned)(at - n);
             v |= t << 2 * k;
         }
         out[i] = (unsigned char)v;
@@ -142,7 +149,8 @@ static int decode(const struct tu_coding *c, uint64_t first, size_t n, const voi
         else
             t = in[i % c->code.bytes] >> i / c->code.bytes * 2 & 3;
         if (t == 3)
-            return tu_fail(err, TU_EFORMAT, "element %" PRIu64 ": code 3 is no trit", first + i);
+            return tu_fail(err, TU_EFORMAT, "element %" PRIu64 ": code 3 is no trit",
+                           first + i);
         x[i] = (float)((int)t - 1) * s;
     }
     return 0;
@@ -153,11 +161,22 @@ static const char *const mean_key[] = {"pack", NULL};
 static const bool nearest = true;
 
 const struct tu_codec tui_codecs_ternary[] = {
-    {.name = "terngrad", .help = "TernGrad: signs kept by chance, scaled by the largest or clip·std",
-     .source = "wenwei202/terngrad: bingrad_common.py", .key = terngrad_key, .plan = plan,
-     .encode = encode, .decode = decode, .start = start_terngrad},
-    {.name = "b158", .help = "1.58-bit weights: to the nearest of -s, 0 and s, s their mean size",
-     .source = "arXiv 2402.17764", .key = mean_key, .format = &nearest, .plan = plan,
-     .encode = encode, .decode = decode, .start = start_mean},
+    {.name = "terngrad",
+     .help = "TernGrad: signs kept by chance, scaled by the largest or clip·std",
+     .source = "wenwei202/terngrad: bingrad_common.py",
+     .key = terngrad_key,
+     .plan = plan,
+     .encode = encode,
+     .decode = decode,
+     .start = start_terngrad},
+    {.name = "b158",
+     .help = "1.58-bit weights: to the nearest of -s, 0 and s, s their mean size",
+     .source = "arXiv 2402.17764",
+     .key = mean_key,
+     .format = &nearest,
+     .plan = plan,
+     .encode = encode,
+     .decode = decode,
+     .start = start_mean},
     {.name = NULL},
 };

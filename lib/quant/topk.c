@@ -13,12 +13,15 @@ static int plan(struct tu_coding *c, const struct tu_spec *spec, struct tu_err *
     if (rc)
         return rc;
     if (c->elements > UINT32_MAX)
-        return tu_fail(err, TU_EUSAGE, "codec 'topk': %" PRIu64 " elements: indices have 32 bits",
+        return tu_fail(err, TU_EUSAGE,
+                       "codec 'topk': %" PRIu64 " elements: indices have 32 bits",
                        c->elements);
     k = tu_min(k, c->elements);
     c->atom = tu_max(c->elements, 1);
-    c->code = (struct tu_part){.dtype = TU_F32, .rank = 1, .dim = {k}, .atom_bytes = 4 * k};
-    c->side[0] = (struct tu_part){.suffix = "index", .dtype = TU_U32, .rank = 1, .dim = {k}};
+    c->code =
+        (struct tu_part){.dtype = TU_F32, .rank = 1, .dim = {k}, .atom_bytes = 4 * k};
+    c->side[0] =
+        (struct tu_part){.suffix = "index", .dtype = TU_U32, .rank = 1, .dim = {k}};
     c->sides = 1;
     return 0;
 }
@@ -42,8 +45,8 @@ static int by_place(const void *a, const void *b)
     return x->at < y->at ? -1 : x->at > y->at;
 }
 
-static int encode(const struct tu_coding *c, uint64_t first, size_t n, const float *x, void *code,
-                  void *const *side, struct tu_err *err)
+static int encode(const struct tu_coding *c, uint64_t first, size_t n, const float *x,
+                  void *code, void *const *side, struct tu_err *err)
 {
     (void)first;
     size_t k = (size_t)c->code.dim[0];
@@ -79,8 +82,12 @@ static int decode(const struct tu_coding *c, uint64_t first, size_t n, const voi
 static const char *const key[] = {"k", NULL};
 
 const struct tu_codec tui_codecs_topk[] = {
-    {.name = "topk", .help = "the k largest elements and their places",
-     .source = "S. Stich et al., \"Sparsified SGD with Memory\", 2018", .key = key, .plan = plan,
-     .encode = encode, .decode = decode},
+    {.name = "topk",
+     .help = "the k largest elements and their places",
+     .source = "S. Stich et al., \"Sparsified SGD with Memory\", 2018",
+     .key = key,
+     .plan = plan,
+     .encode = encode,
+     .decode = decode},
     {.name = NULL},
 };

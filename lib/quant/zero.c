@@ -24,28 +24,35 @@ static int plan(struct tu_coding *c, const struct tu_spec *spec, struct tu_err *
 {
     uint64_t group;
     unsigned bits = bits_of(c);
-    int rc = tu_spec_u64(spec, "group", bits == 1 ? tu_max(c->elements, 8) : 2048, &group, err);
+    int rc = tu_spec_u64(spec, "group", bits == 1 ? tu_max(c->elements, 8) : 2048, &group,
+                         err);
     if (rc)
         return rc;
     if (!group || group % 8 || group > UINT32_MAX) {
         if (bits > 1 || group < 8)
-            return tu_fail(err, TU_EUSAGE, "codec '%s': group %" PRIu64 ": a multiple of 8",
+            return tu_fail(err, TU_EUSAGE,
+                           "codec '%s': group %" PRIu64 ": a multiple of 8",
                            c->codec->name, group);
         group = tu_align(group, 8);
     }
     if (bits > 1 && c->elements % 8)
-        return tu_fail(err, TU_EUSAGE, "codec '%s': %" PRIu64 " elements are no multiple of 8",
+        return tu_fail(err, TU_EUSAGE,
+                       "codec '%s': %" PRIu64 " elements are no multiple of 8",
                        c->codec->name, c->elements);
     c->param[GROUP] = (int64_t)group;
     c->param[ASYM] = tu_spec_get(spec, "asym") != NULL;
     c->block[0] = 1;
     c->block[1] = group;
     c->atom = group;
-    c->code = (struct tu_part){.dtype = TU_U8, .rank = 1,
+    c->code = (struct tu_part){.dtype = TU_U8,
+                               .rank = 1,
                                .dim = {tu_ceil_div(c->elements * bits, 8)},
                                .atom_bytes = group * bits / 8};
     uint64_t n = tu_ceil_div(c->elements, group), each = c->param[ASYM] ? 2 : 1;
-    c->side[0] = (struct tu_part){.suffix = "scale", .dtype = TU_F32, .rank = 2, .dim = {n, each},
+    c->side[0] = (struct tu_part){.suffix = "scale",
+                                  .dtype = TU_F32,
+                                  .rank = 2,
+                                  .dim = {n, each},
                                   .atom_bytes = each * 4};
     c->sides = 1;
     return 0;
@@ -84,8 +91,8 @@ static void code_group(const struct tu_coding *c, const float *x, size_t n, floa
     }
 }
 
-static int encode(const struct tu_coding *c, uint64_t first, size_t n, const float *x, void *code,
-                  void *const *side, struct tu_err *err)
+static int encode(const struct tu_coding *c, uint64_t first, size_t n, const float *x,
+                  void *code, void *const *side, struct tu_err *err)
 {
     (void)first;
     (void)err;
@@ -117,8 +124,8 @@ static int decode(const struct tu_coding *c, uint64_t first, size_t n, const voi
 }
 
 /* Signs under the mean size; zero counts as positive. */
-static int encode_sign(const struct tu_coding *c, uint64_t first, size_t n, const float *x,
-                       void *code, void *const *side, struct tu_err *err)
+static int encode_sign(const struct tu_coding *c, uint64_t first, size_t n,
+                       const float *x, void *code, void *const *side, struct tu_err *err)
 {
     (void)first;
     (void)err;
@@ -137,8 +144,9 @@ static int encode_sign(const struct tu_coding *c, uint64_t first, size_t n, cons
     return 0;
 }
 
-static int decode_sign(const struct tu_coding *c, uint64_t first, size_t n, const void *code,
-                       const void *const *side, float *x, struct tu_err *err)
+static int decode_sign(const struct tu_coding *c, uint64_t first, size_t n,
+                       const void *code, const void *const *side, float *x,
+                       struct tu_err *err)
 {
     (void)first;
     (void)err;
@@ -149,18 +157,35 @@ static int decode_sign(const struct tu_coding *c, uint64_t first, size_t n, cons
     return 0;
 }
 
-static const char *const key[] = {"group", "asym", NULL}, *const sign_key[] = {"group", NULL};
+static const char *const key[] = {"group", "asym", NULL}, *const sign_key[] = {"group",
+                                                                               NULL};
 static const unsigned char one = 1, four = 4, eight = 8;
 #define SOURCE "microsoft/DeepSpeed: csrc/includes/quantization_utils.h"
 
 const struct tu_codec tui_codecs_zero[] = {
-    {.name = "zero8", .help = "ZeRO++: 8 bits in flat groups", .source = SOURCE, .key = key,
-     .format = &eight, .plan = plan, .encode = encode, .decode = decode},
-    {.name = "zero4", .help = "ZeRO++: 4 bits in flat groups, the first in the high half",
-     .source = SOURCE, .key = key, .format = &four, .plan = plan, .encode = encode,
+    {.name = "zero8",
+     .help = "ZeRO++: 8 bits in flat groups",
+     .source = SOURCE,
+     .key = key,
+     .format = &eight,
+     .plan = plan,
+     .encode = encode,
      .decode = decode},
-    {.name = "sign", .help = "signs under the mean size, for error feedback",
-     .source = "F. Seide et al., 2014", .key = sign_key, .format = &one, .plan = plan,
-     .encode = encode_sign, .decode = decode_sign},
+    {.name = "zero4",
+     .help = "ZeRO++: 4 bits in flat groups, the first in the high half",
+     .source = SOURCE,
+     .key = key,
+     .format = &four,
+     .plan = plan,
+     .encode = encode,
+     .decode = decode},
+    {.name = "sign",
+     .help = "signs under the mean size, for error feedback",
+     .source = "F. Seide et al., 2014",
+     .key = sign_key,
+     .format = &one,
+     .plan = plan,
+     .encode = encode_sign,
+     .decode = decode_sign},
     {.name = NULL},
 };

@@ -14,8 +14,10 @@ TU_BEGIN
 #define TU_PLANE_WORDS(n) (((n) + 63) / 64)
 
 /* Planes [bits, words] of n codes 0 … 2^bits-1; bits behind the end are 0. */
-TU_API void tu_planes_pack(const uint8_t *code, uint64_t n, unsigned bits, uint64_t *plane);
-TU_API void tu_planes_unpack(const uint64_t *plane, uint64_t n, unsigned bits, uint8_t *code);
+TU_API void tu_planes_pack(const uint8_t *code, uint64_t n, unsigned bits,
+                           uint64_t *plane);
+TU_API void tu_planes_unpack(const uint64_t *plane, uint64_t n, unsigned bits,
+                             uint8_t *code);
 /* Sum of products of the odd numbers that two rows stand for. */
 TU_API int64_t tu_planes_dot(const uint64_t *a, unsigned bits_a, const uint64_t *b,
                              unsigned bits_b, uint64_t n);

@@ -15,19 +15,20 @@ TU_BEGIN
 struct tu_coding;
 
 struct tu_ints {
-    unsigned bits;         /* 1 … 8 */
+    unsigned bits; /* 1 … 8 */
     uint64_t rows, cols;
-    uint64_t group;        /* columns that share a scale; the last group may be short */
+    uint64_t group; /* columns that share a scale; the last group may be short */
     uint64_t groups;
-    uint8_t *code;         /* [rows, cols], 0 … 2^bits - 1 */
-    float *scale;          /* [rows, groups] */
-    uint16_t *zero;        /* [rows, groups], 0 … 2^bits */
-    int32_t *gidx;         /* [cols] the group of a column; NULL: column / group */
+    uint8_t *code;  /* [rows, cols], 0 … 2^bits - 1 */
+    float *scale;   /* [rows, groups] */
+    uint16_t *zero; /* [rows, groups], 0 … 2^bits */
+    int32_t *gidx;  /* [cols] the group of a column; NULL: column / group */
 };
 
 /* Allocate the arrays, zeroed; group 0 means one per row. Errors: TU_ENOMEM, TU_ESIZE. */
-TU_API TU_MUST int tu_ints_init(struct tu_ints *m, unsigned bits, uint64_t rows, uint64_t cols,
-                                uint64_t group, bool gidx, struct tu_err *err);
+TU_API TU_MUST int tu_ints_init(struct tu_ints *m, unsigned bits, uint64_t rows,
+                                uint64_t cols, uint64_t group, bool gidx,
+                                struct tu_err *err);
 TU_API void tu_ints_release(struct tu_ints *m);
 /* To floats, [rows, cols]. */
 TU_API void tu_ints_values(const struct tu_ints *m, float *x);
@@ -40,8 +41,8 @@ TU_API TU_MUST int tu_ints_unpack(const struct tu_coding *c, const void *code,
                                   const void *const *side, struct tu_ints *m,
                                   struct tu_err *err);
 /* The reverse. Errors: TU_EUSAGE saying what of m the packing cannot hold. */
-TU_API TU_MUST int tu_ints_pack(const struct tu_coding *c, const struct tu_ints *m, void *code,
-                                void *const *side, struct tu_err *err);
+TU_API TU_MUST int tu_ints_pack(const struct tu_coding *c, const struct tu_ints *m,
+                                void *code, void *const *side, struct tu_err *err);
 
 TU_END
 

@@ -171,8 +171,8 @@ static void test_demo(void)
     index[0] = 8;
     eq_int(tu_demo_receive(&d, index, value, 1, update, &err), TU_EFORMAT,
            "wave 8 of 8: %s", err.msg);
-    /* All coefficients of a matrix: what comes back is the momentum, and nothing
-     * stays. */
+    /* All coefficients of a matrix: what comes back is the momentum, and nothing stays.
+     */
     static uint32_t at[48 * 40];
     static float val[48 * 40];
     input_r(1, big);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Integer codecs: bytes of short patterns, checksums made by compressed-tensors 0.20.1
- * and by auto-round 0.16.1 (its writers of GPTQ's and AWQ's files), repacking,
- * refusals. */
+ * and by auto-round 0.16.1 (its writers of GPTQ's and AWQ's files), repacking, refusals.
+ */
 #include "inputs.h"
 #include "kit.h"
 #include "tensorutils/quant/ints.h"

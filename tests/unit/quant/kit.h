@@ -73,14 +73,15 @@ static inline int kit_decode(struct kit *k, float *x)
 {
     struct tu_err err = {0};
     k->c.tally = (struct tu_tally){0};
-    k->rc = tu_coding_decode_mem(&k->c, k->code, (const void *const *)k->side, x, NULL, &err);
+    k->rc =
+        tu_coding_decode_mem(&k->c, k->code, (const void *const *)k->side, x, NULL, &err);
     snprintf(k->why, sizeof k->why, "%s", k->rc ? err.msg : "");
     return k->rc;
 }
 
 /* Plan and encode, with one test that it works. */
-static inline bool kit_start(struct kit *k, const char *text, uint64_t rows, uint64_t cols,
-                             const float *x)
+static inline bool kit_start(struct kit *k, const char *text, uint64_t rows,
+                             uint64_t cols, const float *x)
 {
     int rc = kit_plan(k, text, rows, cols);
     if (!rc)
