@@ -9,6 +9,7 @@
 #include <inttypes.h>
 #include <math.h>
 #include <string.h>
+#include "affine.h"
 #include "families.h"
 
 enum param { BLOCK, NESTED };
@@ -70,28 +71,47 @@ static unsigned place(const struct book *b, float x)
     return lo;
 }
 
-static float largest(const float *x, size_t n)
+/* Books of 16, for kernels. */
+static void book16_of(const struct book *b, struct tui_book16 *out)
 {
-    float amax = 0;
-    for (size_t i = 0; i < n; i++)
-        amax = fabsf(x[i]) > amax ? fabsf(x[i]) : amax;
-    return amax;
+    memcpy(out->value, b->value, sizeof out->value);
+    for (unsigned i = 0; i < 15; i++)
+        out->above[i] = nextafterf((b->value[i] + b->value[i + 1]) / 2, 2);
 }
 
-/* Codes of a block; its largest magnitude is returned. A short block is divided by it, a
- * whole one multiplied with the inverse, as the peer does. */
-static float code_block(const struct book *b, const float *x, size_t n, bool whole,
-                        unsigned char *code)
+/* Places of a whole block's values: a product with the inverse, as the peer does. */
+static void place_block(uint32_t cpu, const struct book *b, const float *x, size_t n,
+                        float inverse, unsigned char *code)
 {
-    float amax = largest(x, n), least = amax > 1e-38f ? amax : 1e-38f,
-          inverse = 1.0f / least;
-    for (size_t i = 0; i < n; i++) {
-        float v = whole ? x[i] * inverse : x[i] / least;
-        v = v > -1 ? v : -1; /* NaN too */
-        v = v < 1 ? v : 1;
-        unsigned k = place(b, v);
-        code[i] = b->code ? b->code[k] : (unsigned char)k;
+    if (b->n == 16) {
+        struct tui_book16 kernel;
+        book16_of(b, &kernel);
+        tui_book16_code(cpu, &kernel, inverse, x, n, code);
+        return;
     }
+    for (size_t i = 0; i < n; i++) {
+        float v = x[i] * inverse;
+        v = v > -1 ? v : -1; /* NaN too */
+        code[i] = (unsigned char)place(b, v < 1 ? v : 1);
+    }
+}
+
+/* Codes of a block; its largest magnitude is returned. A short block is divided by it. */
+static float code_block(uint32_t cpu, const struct book *b, const float *x, size_t n,
+                        bool whole, unsigned char *code)
+{
+    float lo, hi;
+    tui_range(cpu, x, n, &lo, &hi);
+    float amax = -lo > hi ? -lo : hi, least = amax > 1e-38f ? amax : 1e-38f;
+    if (whole)
+        place_block(cpu, b, x, n, 1.0f / least, code);
+    for (size_t i = 0; !whole && i < n; i++) {
+        float v = x[i] / least;
+        v = v > -1 ? v : -1;
+        code[i] = (unsigned char)place(b, v < 1 ? v : 1);
+    }
+    for (size_t i = 0; b->code && i < n; i++)
+        code[i] = b->code[code[i]];
     return whole ? amax : least;
 }
 
@@ -181,48 +201,48 @@ static int encode4(const struct tu_coding *c, uint64_t first, size_t n, const fl
 {
     (void)first;
     (void)err;
-    unsigned char nibble[4096], *out = code;
+    unsigned char q[4096 + 1];
     size_t block = (size_t)c->atom;
     float *scale = side[c->param[NESTED] ? c->sides : 0];
     for (size_t i = 0; i < n; i += block) {
         size_t k = n - i < block ? n - i : block;
-        *scale++ = code_block(book_of(c), x + i, k, k == block, nibble);
-        if (k % 2)
-            nibble[k] = (unsigned char)(book_of(c) == &nf4 ? 7 : 0); /* the code of 0 */
-        for (size_t j = 0; j < k; j += 2)
-            *out++ = (unsigned char)(nibble[j] << 4 | nibble[j + 1]);
+        *scale++ = code_block(c->cpu, book_of(c), x + i, k, k == block, q);
+        q[k] = book_of(c) == &nf4 ? 7 : 0; /* the code of 0 */
+        tui_nibbles_pack(q, k + k % 2, true, (unsigned char *)code + i / 2);
     }
     return 0;
+}
+
+/* The scale of a block of the run that begins at block `base`. */
+static float scale_of(const struct tu_coding *c, const void *const *side, uint64_t base,
+                      uint64_t block)
+{
+    float offset, nested;
+    if (!c->param[NESTED])
+        return ((const float *)side[0])[block];
+    if (c->scratch) /* while encoding there are the floats */
+        return ((const float *)side[c->sides])[block];
+    memcpy(&offset, side[3], sizeof offset);
+    memcpy(&nested, (const float *)side[1] + (base + block) / NESTED_BLOCK, sizeof nested);
+    return ((const float *)side[2])[((const unsigned char *)side[0])[block]] * nested +
+           offset;
 }
 
 static int decode4(const struct tu_coding *c, uint64_t first, size_t n, const void *code,
                    const void *const *side, float *x, struct tu_err *err)
 {
     (void)err;
-    float value[16], map[BOOK], offset = 0;
+    float value[16];
+    unsigned char q[4096];
     const struct book *b = book_of(c);
+    size_t block = (size_t)c->atom;
     for (unsigned i = 0; i < 16; i++)
         value[b->code ? b->code[i] : i] = b->value[i];
-    bool nested =
-        c->param[NESTED] && !c->scratch; /* while encoding there are the floats */
-    const void *scale = side[nested || !c->param[NESTED] ? 0 : c->sides];
-    if (nested) {
-        memcpy(map, side[2], sizeof map);
-        memcpy(&offset, side[3], sizeof offset);
-    }
-    size_t block = (size_t)c->atom;
-    const unsigned char *in = code;
-    for (size_t i = 0; i < n; i++) {
-        if (i % block == 0)
-            in = (const unsigned char *)code + i / 2;
-        uint64_t k = i / block;
-        float s =
-            nested
-                ? map[((const unsigned char *)scale)[k]] *
-                          ((const float *)side[1])[(first / block + k) / NESTED_BLOCK] +
-                      offset
-                : ((const float *)scale)[k];
-        x[i] = value[i % 2 ? in[i % block / 2] & 15 : in[i % block / 2] >> 4] * s;
+    for (size_t i = 0; i < n; i += block) {
+        size_t k = n - i < block ? n - i : block;
+        tui_nibbles_unpack((const unsigned char *)code + i / 2, k, true, q);
+        tui_book16_values(c->cpu, value, q, k, scale_of(c, side, first / block, i / block),
+                          x + i);
     }
     return 0;
 }
@@ -246,7 +266,7 @@ static int finish4(const struct tu_coding *c, void *const *side, struct tu_err *
         scale[i] -= offset;
     for (uint64_t i = 0; i < n; i += NESTED_BLOCK) {
         size_t k = (size_t)tu_min(NESTED_BLOCK, n - i);
-        *nested++ = code_block(&book, scale + i, k, k == NESTED_BLOCK,
+        *nested++ = code_block(c->cpu, &book, scale + i, k, k == NESTED_BLOCK,
                                (unsigned char *)side[0] + i);
     }
     return 0;
@@ -270,7 +290,7 @@ static int encode8(const struct tu_coding *c, uint64_t first, size_t n, const fl
     float *scale = side[0];
     for (size_t i = 0; i < n; i += block) {
         size_t k = n - i < block ? n - i : block;
-        *scale++ = code_block(&book, x + i, k, k == block, (unsigned char *)code + i);
+        *scale++ = code_block(c->cpu, &book, x + i, k, k == block, (unsigned char *)code + i);
     }
     return 0;
 }

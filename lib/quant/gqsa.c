@@ -105,7 +105,7 @@ static int put_group(const struct tu_coding *c, const float *x, uint64_t k,
                        "codec 'gqsa': a group's scale is over the range of f16");
     if (a.scale == 0)
         a.scale = 0x1p-24f;
-    rule->code(4, a, x, NULL, n, q);
+    tui_int_code(c->cpu, rule, 4, a, x, NULL, n, q);
     for (size_t i = 0; i < n; i += 2)
         code[k * (n / 2) + i / 2] = (unsigned char)(q[i] | q[i + 1] << 4);
     tu_put16((unsigned char *)side[SIDE_SCALE] + 2 * k, tu_to_f16(a.scale));

@@ -136,8 +136,8 @@ static int quantize(const struct tu_coding *c, uint64_t first, const float *x,
         }
         if (c->param[TUI_INT_TENSOR]) {
             g.affine = tensor_affine(c);
-            tui_int_rules[c->param[TUI_INT_RULE]].code(m->bits, g.affine, g.x, g.u, g.n,
-                                                       g.code);
+            tui_int_code(c->cpu, &tui_int_rules[c->param[TUI_INT_RULE]], m->bits, g.affine, g.x,
+                         g.u, g.n, g.code);
         } else {
             tui_int_group(c, &g);
         }
@@ -185,7 +185,7 @@ static int decode(const struct tu_coding *c, uint64_t first, size_t n, const voi
         return rc;
     rc = f->pack->unpack(c, &m, code, side, err);
     if (!rc)
-        tu_ints_values(&m, x);
+        tui_ints_values(c->cpu, &m, x);
     tu_ints_release(&m);
     return rc;
 }

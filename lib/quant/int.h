@@ -4,6 +4,7 @@
 #ifndef TENSORUTILS_QUANT_INT_H
 #define TENSORUTILS_QUANT_INT_H
 
+#include "affine.h"
 #include "tensorutils/quant.h"
 #include "tensorutils/quant/ints.h"
 
@@ -30,9 +31,8 @@ struct tui_int_rule {
     const char *name;
     /* lo ≤ 0 ≤ hi. */
     struct tui_affine (*fit)(unsigned bits, bool asym, float lo, float hi);
-    /* Codes of n values; u: uniform numbers for stochastic rounding, or NULL. */
-    void (*code)(unsigned bits, struct tui_affine a, const float *x, const float *u,
-                 size_t n, uint8_t *out);
+    /* How codes are made of values. */
+    struct tui_affine_map (*map)(unsigned bits, struct tui_affine a);
     /* The grid of the clip search: shrink by i/100 for i < steps, patience 0: to the end.
      */
     unsigned steps, patience;
@@ -41,6 +41,9 @@ struct tui_int_rule {
 /* X(NAME): compressed-tensors, narrow symmetric, GPTQ, AWQ. */
 enum tui_int_rule_index { TUI_RULE_CT, TUI_RULE_NARROW, TUI_RULE_GPTQ, TUI_RULE_AWQ };
 extern const struct tui_int_rule tui_int_rules[];
+/* Codes of n values; u: uniform numbers for stochastic rounding, or NULL. */
+void tui_int_code(uint32_t cpu, const struct tui_int_rule *rule, unsigned bits,
+                  struct tui_affine a, const float *x, const float *u, size_t n, uint8_t *out);
 
 /* Scale, zero and codes of n values that share a scale. scratch: n floats, n bytes. */
 struct tui_int_group {
@@ -76,6 +79,9 @@ struct tui_int_format {
     const struct tui_int_pack *pack;
     const char *group; /* when none is given */
 };
+
+/* tu_ints_values by kernels of this CPU. */
+void tui_ints_values(uint32_t cpu, const struct tu_ints *m, float *x);
 
 /* The whole tensor of a codec of this family. */
 int tui_int_unpack_all(const struct tu_coding *c, const void *code,

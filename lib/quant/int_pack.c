@@ -221,14 +221,32 @@ static void pack_row(unsigned char *to, const uint8_t *code, uint64_t n, unsigne
                      bool tight)
 {
     if (bits == 4) {
-        for (uint64_t j = 0; j + 1 < n; j += 2)
-            to[j / 2] = (unsigned char)(code[j] | code[j + 1] << 4);
-        if (n % 2)
-            to[n / 2] = code[n - 1];
+        tui_nibbles_pack(code, (size_t)n, false, to);
         return;
     }
     for (uint64_t j = 0; j < n; j++)
         put_code(to, 4, seat_of(j, bits, tight), bits, code[j]);
+}
+
+static void unpack_row(uint8_t *code, const unsigned char *from, uint64_t n, unsigned bits,
+                       bool tight)
+{
+    if (bits == 4) {
+        tui_nibbles_unpack(from, (size_t)n, false, code);
+        return;
+    }
+    for (uint64_t j = 0; j < n; j++)
+        code[j] = (uint8_t)get_code(from, 4, seat_of(j, bits, tight), bits);
+}
+
+/* Between codes of eight bits with and without sign. */
+static void flip_signs(unsigned char *to, const unsigned char *from, size_t n)
+{
+    size_t i = 0;
+    for (; i + 8 <= n; i += 8)
+        tu_put64(to + i, tu_le64(from + i) ^ UINT64_C(0x8080808080808080));
+    for (; i < n; i++)
+        to[i] = from[i] ^ 0x80;
 }
 
 static int pack_ct(const struct tu_coding *c, const struct tu_ints *m, void *code,
@@ -250,8 +268,7 @@ static int pack_ct(const struct tu_coding *c, const struct tu_ints *m, void *cod
         if (packed(c))
             pack_row(to, from, m->cols, bits, dense(c));
         else
-            for (uint64_t j = 0; j < m->cols; j++)
-                to[j] = (unsigned char)(from[j] - (1 << (bits - 1)));
+            flip_signs(to, from, (size_t)m->cols);
     }
     return c->param[TUI_INT_TENSOR] ? 0 : pack_ct_scales(c, m, side, err);
 }
@@ -266,10 +283,10 @@ static int unpack_ct(const struct tu_coding *c, struct tu_ints *m, const void *c
     const unsigned char *from = code;
     for (uint64_t i = 0; i < m->rows; i++, from += stride) {
         uint8_t *to = m->code + i * m->cols;
-        for (uint64_t j = 0; j < m->cols; j++)
-            to[j] = packed(c)
-                        ? (uint8_t)get_code(from, 4, seat_of(j, bits, dense(c)), bits)
-                        : (uint8_t)((from[j] + half) & (2 * half - 1));
+        if (packed(c))
+            unpack_row(to, from, m->cols, bits, dense(c));
+        else
+            flip_signs(to, from, (size_t)m->cols);
     }
     for (uint64_t i = 0; i < m->rows * m->groups; i++) {
         m->scale[i] = get_scale(c, side[0], tensor ? 0 : i);

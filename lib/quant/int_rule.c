@@ -5,6 +5,7 @@
  * Not for what bits the codes are stored in: int_pack.c. */
 #include <math.h>
 #include <stdlib.h>
+#include "affine.h"
 #include "int.h"
 
 /* Half to even for |v| < 2^22. */
@@ -46,15 +47,10 @@ static struct tui_affine fit_ct(unsigned bits, bool asym, float lo, float hi)
     return a;
 }
 
-static void code_ct(unsigned bits, struct tui_affine a, const float *x, const float *u,
-                    size_t n, uint8_t *out)
+static struct tui_affine_map map_ct(unsigned bits, struct tui_affine a)
 {
-    float least = -half(bits), most = half(bits) - 1, zero = a.zero - half(bits);
-    for (size_t i = 0; i < n; i++) {
-        float v = clamp(x[i] / a.scale + zero, least, most);
-        v = u ? clamp(floorf(v + u[i]), least, most) : nearest(v);
-        out[i] = (uint8_t)(int)(v - least);
-    }
+    return (struct tui_affine_map){a.scale,        false,      a.zero - half(bits), -half(bits),
+                                   half(bits) - 1, half(bits), top(bits)};
 }
 
 /* Symmetric without the lowest code: bitsandbytes' rows of int8, multiplied by the
@@ -66,16 +62,11 @@ static struct tui_affine fit_narrow(unsigned bits, bool asym, float lo, float hi
     return (struct tui_affine){amax / (half(bits) - 1), half(bits)};
 }
 
-static void code_narrow(unsigned bits, struct tui_affine a, const float *x,
-                        const float *u, size_t n, uint8_t *out)
+static struct tui_affine_map map_narrow(unsigned bits, struct tui_affine a)
 {
     float most = half(bits) - 1, amax = a.scale * most;
-    float inverse = amax > 0 ? most / amax : 0;
-    for (size_t i = 0; i < n; i++) {
-        float v = clamp(x[i] * inverse, -most, most);
-        v = u ? clamp(floorf(v + u[i]), -most, most) : nearest(v);
-        out[i] = (uint8_t)(int)(v + half(bits));
-    }
+    return (struct tui_affine_map){
+        amax > 0 ? most / amax : 0, true, 0, -most, most, half(bits), top(bits)};
 }
 
 /* GPTQ: rounds before the zero is added. Source: IST-DASLab/gptq quant.py. */
@@ -96,15 +87,10 @@ static struct tui_affine fit_gptq(unsigned bits, bool asym, float lo, float hi)
     return a;
 }
 
-static void code_gptq(unsigned bits, struct tui_affine a, const float *x, const float *u,
-                      size_t n, uint8_t *out)
+static struct tui_affine_map map_gptq(unsigned bits, struct tui_affine a)
 {
     float wide = 2 * top(bits) + 2;
-    for (size_t i = 0; i < n; i++) {
-        float v = clamp(x[i] / a.scale, -wide, wide);
-        v = u ? floorf(v + u[i]) : nearest(v);
-        out[i] = (uint8_t)(int)clamp(v + a.zero, 0, top(bits));
-    }
+    return (struct tui_affine_map){a.scale, false, 0, -wide, wide, a.zero, top(bits)};
 }
 
 /* AWQ. Source: mit-han-lab/llm-awq awq/quantize/quantizer.py. */
@@ -118,10 +104,10 @@ static struct tui_affine fit_awq(unsigned bits, bool asym, float lo, float hi)
 }
 
 const struct tui_int_rule tui_int_rules[] = {
-    [TUI_RULE_CT] = {"ct", fit_ct, code_ct, 20, 5},
-    [TUI_RULE_NARROW] = {"narrow", fit_narrow, code_narrow, 80, 0},
-    [TUI_RULE_GPTQ] = {"gptq", fit_gptq, code_gptq, 80, 0},
-    [TUI_RULE_AWQ] = {"awq", fit_awq, code_gptq, 80, 0},
+    [TUI_RULE_CT] = {"ct", fit_ct, map_ct, 20, 5},
+    [TUI_RULE_NARROW] = {"narrow", fit_narrow, map_narrow, 80, 0},
+    [TUI_RULE_GPTQ] = {"gptq", fit_gptq, map_gptq, 80, 0},
+    [TUI_RULE_AWQ] = {"awq", fit_awq, map_gptq, 80, 0},
 };
 
 /* compressed-tensors makes codes with the scale as it is stored, the others with the one
@@ -134,6 +120,20 @@ static float stored(const struct tu_coding *c, float scale)
         return tu_from_bf16(tu_to_bf16(scale));
     scale = tu_from_f16(tu_to_f16(scale));
     return scale == 0 ? 0x1p-10f : scale;
+}
+
+void tui_int_code(uint32_t cpu, const struct tui_int_rule *rule, unsigned bits,
+                  struct tui_affine a, const float *x, const float *u, size_t n, uint8_t *out)
+{
+    struct tui_affine_map m = rule->map(bits, a);
+    if (!u) {
+        tui_affine_code(cpu, &m, x, n, out);
+        return;
+    }
+    for (size_t i = 0; i < n; i++) { /* down or up by chance */
+        float v = clamp((m.multiply ? x[i] * m.unit : x[i] / m.unit) + m.before, m.lo, m.hi);
+        out[i] = (uint8_t)(int)clamp(floorf(v + u[i]) + m.after, 0, m.top);
+    }
 }
 
 struct tui_affine tui_int_fit(const struct tu_coding *c, float lo, float hi)
@@ -172,11 +172,11 @@ static float percentile(struct tui_int_group *g, double p)
     return (float)(g->scratch[k] + part * ((double)g->scratch[k + 1] - g->scratch[k]));
 }
 
-static double code_error(const struct tui_int_rule *rule, unsigned bits,
+static double code_error(uint32_t cpu, const struct tui_int_rule *rule, unsigned bits,
                          struct tui_affine a, const struct tui_int_group *g)
 {
     double sum = 0;
-    rule->code(bits, a, g->x, NULL, g->n, g->code);
+    tui_int_code(cpu, rule, bits, a, g->x, NULL, g->n, g->code);
     for (size_t i = 0; i < g->n; i++)
         sum += pow(fabs((double)((float)g->code[i] - a.zero) * (double)a.scale - g->x[i]),
                    2.4);
@@ -194,7 +194,7 @@ static struct tui_affine search(const struct tu_coding *c, struct tui_int_group 
     for (unsigned i = 0; i < rule->steps; i++) {
         float p = 1 - (float)i / 100;
         struct tui_affine a = tui_int_fit(c, p * lo, p * hi);
-        double e = code_error(rule, bits, a, g);
+        double e = code_error(c->cpu, rule, bits, a, g);
         if (e < least) {
             least = e;
             best = a;
@@ -208,11 +208,8 @@ static struct tui_affine search(const struct tu_coding *c, struct tui_int_group 
 
 void tui_int_group(const struct tu_coding *c, struct tui_int_group *g)
 {
-    float lo = 0, hi = 0;
-    for (size_t i = 0; i < g->n; i++) {
-        lo = g->x[i] < lo ? g->x[i] : lo;
-        hi = g->x[i] > hi ? g->x[i] : hi;
-    }
+    float lo, hi;
+    tui_range(c->cpu, g->x, g->n, &lo, &hi);
     int64_t clip = c->param[TUI_INT_CLIP];
     if (clip > 1 && g->n) {
         float most = percentile(g, (double)clip / 1000);
@@ -220,6 +217,6 @@ void tui_int_group(const struct tu_coding *c, struct tui_int_group *g)
         hi = hi > most ? most : hi;
     }
     g->affine = clip == 1 ? search(c, g, lo, hi) : tui_int_fit(c, lo, hi);
-    tui_int_rules[c->param[TUI_INT_RULE]].code((unsigned)c->param[TUI_INT_BITS],
-                                               g->affine, g->x, g->u, g->n, g->code);
+    tui_int_code(c->cpu, &tui_int_rules[c->param[TUI_INT_RULE]], (unsigned)c->param[TUI_INT_BITS],
+                 g->affine, g->x, g->u, g->n, g->code);
 }

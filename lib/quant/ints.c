@@ -46,19 +46,26 @@ static uint64_t group_of(const struct tu_ints *m, uint64_t column)
     return m->gidx ? (uint64_t)m->gidx[column] : column / m->group;
 }
 
-void tu_ints_values(const struct tu_ints *m, float *x)
+void tui_ints_values(uint32_t cpu, const struct tu_ints *m, float *x)
 {
     for (uint64_t i = 0; i < m->rows; i++) {
         const uint8_t *code = m->code + i * m->cols;
-        for (uint64_t j = 0; j < m->cols; j++) {
+        for (uint64_t j = 0; j < m->cols;) {
             uint64_t g = i * m->groups + group_of(m, j);
-            *x++ = (float)((int)code[j] - (int)m->zero[g]) * m->scale[g];
+            size_t n = m->gidx ? 1 : (size_t)tu_min(m->group, m->cols - j);
+            tui_affine_values(cpu, code + j, n, m->zero[g], m->scale[g], x);
+            x += n;
+            j += n;
         }
     }
 }
 
-/* ggml's blocks that are such a matrix -------------------------------------------------
- */
+void tu_ints_values(const struct tu_ints *m, float *x)
+{
+    tui_ints_values(tu_cpu_bits(), m, x);
+}
+
+/* ggml's blocks that are such a matrix ------------------------------------------- */
 
 enum { BLOCK = 32 };
 

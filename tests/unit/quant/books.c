@@ -304,14 +304,14 @@ static void test_flats(void)
 
 int main(void)
 {
-    test_shorts();
-    test_golden();
+    kit_levels(test_shorts);
+    kit_levels(test_golden);
     test_nested();
     test_book();
-    test_odd();
+    kit_levels(test_odd);
     test_errors();
-    test_scaled();
+    kit_levels(test_scaled);
     test_hqq();
-    test_flats();
+    kit_levels(test_flats);
     return tap_done();
 }

@@ -452,12 +452,12 @@ int main(void)
 {
     test_shorts();
     test_packings();
-    test_golden();
-    test_errors();
+    kit_levels(test_golden);
+    kit_levels(test_errors);
     test_repack();
     test_order();
     test_refusals();
-    test_flats();
+    kit_levels(test_flats);
     test_clip_and_random();
     return tap_done();
 }

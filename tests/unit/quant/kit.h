@@ -7,6 +7,22 @@
 #include "../tap.h"
 #include "tensorutils/quant.h"
 
+/* CPU bits that codings of this file may use. */
+static uint32_t kit_cpu = TU_CPU_ALL;
+
+/* Run a test with the plain kernels, then with what AVX2 and AVX-512 add, where they are. */
+static inline void kit_levels(void (*test)(void))
+{
+    static const uint32_t level[] = {0, TU_CPU_GROUP_AVX2, TU_CPU_ALL};
+    for (unsigned i = 0; i < 3; i++) {
+        kit_cpu = level[i];
+        if (i == 1 && (level[1] & ~tu_cpu_detect()))
+            tap_skip("AVX2", "this CPU has none");
+        else
+            test();
+    }
+}
+
 struct kit {
     struct tu_coding c;
     unsigned char *code;
@@ -42,6 +58,7 @@ static inline int kit_plan_dims(struct kit *k, const char *text, const uint64_t 
         tu_spec_release(&spec);
     }
     snprintf(k->why, sizeof k->why, "%s", k->rc ? err.msg : "");
+    k->c.cpu &= kit_cpu;
     if (k->rc) {
         k->c.sides = 0;
         return k->rc;

@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* affine.h: the inner loops of integer codes and of books of 16 values, plain and on
+ * lanes: the same bytes from each. */
+#ifndef TENSORUTILS_QUANT_AFFINE_H
+#define TENSORUTILS_QUANT_AFFINE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* code = limit(round(limit(x/unit + before)) + after), round to nearest, half to even; the
+ * first limit is lo … hi (NaN: lo), within ±2^22, the second 0 … top. */
+struct tui_affine_map {
+    float unit;
+    bool multiply; /* x·unit */
+    float before, lo, hi, after, top;
+};
+
+/* Sorted values and, moved up to the next float, the middles between them, so that a
+ * middle itself counts as the value below it. */
+struct tui_book16 {
+    float value[16], above[15];
+};
+
+/* *lo ≤ 0 ≤ *hi: the range of x and 0. NaN is left out. */
+void tui_range(uint32_t cpu, const float *x, size_t n, float *lo, float *hi);
+void tui_affine_code(uint32_t cpu, const struct tui_affine_map *m, const float *x, size_t n,
+                     uint8_t *code);
+/* x = (code - zero)·scale. */
+void tui_affine_values(uint32_t cpu, const uint8_t *code, size_t n, float zero, float scale,
+                       float *x);
+/* Index of the value nearest to x·unit, limited to ±1 (NaN: -1). */
+void tui_book16_code(uint32_t cpu, const struct tui_book16 *b, float unit, const float *x,
+                     size_t n, uint8_t *code);
+/* x = table[code]·scale; codes are below 16. */
+void tui_book16_values(uint32_t cpu, const float table[16], const uint8_t *code, size_t n,
+                       float scale, float *x);
+
+/* Codes of four bits to bytes, the first of a pair low (or high), and back. The last
+ * nibble of an odd run is 0 (packing) or left out. */
+void tui_nibbles_pack(const uint8_t *code, size_t n, bool high, unsigned char *out);
+void tui_nibbles_unpack(const unsigned char *in, size_t n, bool high, uint8_t *code);
+
+/* Kernels. */
+#define TUI_AFFINE_KERNELS(isa)                                                          \
+    void tui_range_##isa(const float *x, size_t n, float *lo, float *hi);                \
+    void tui_affine_code_##isa(const struct tui_affine_map *m, const float *x, size_t n, \
+                               uint8_t *code);                                           \
+    void tui_affine_values_##isa(const uint8_t *code, size_t n, float zero, float scale, \
+                                 float *x);                                              \
+    void tui_book16_code_##isa(const struct tui_book16 *b, float unit, const float *x,   \
+                               size_t n, uint8_t *code);                                 \
+    void tui_book16_values_##isa(const float table[16], const uint8_t *code, size_t n,   \
+                                 float scale, float *x);
+TUI_AFFINE_KERNELS(plain)
+#if defined __x86_64__ && !defined TU_NO_X86
+TUI_AFFINE_KERNELS(avx2)
+TUI_AFFINE_KERNELS(avx512)
+#endif
+
+#endif
