@@ -27,14 +27,15 @@ void tui_affine_code_plain(const struct tui_affine_map *m, const float *x, size_
     }
 }
 
-void tui_affine_values_plain(const uint8_t *code, size_t n, float zero, float scale, float *x)
+void tui_affine_values_plain(const uint8_t *code, size_t n, float zero, float scale,
+                             float *x)
 {
     for (size_t i = 0; i < n; i++)
         x[i] = ((float)code[i] - zero) * scale;
 }
 
-void tui_book16_code_plain(const struct tui_book16 *b, float unit, const float *x, size_t n,
-                           uint8_t *code)
+void tui_book16_code_plain(const struct tui_book16 *b, float unit, const float *x,
+                           size_t n, uint8_t *code)
 {
     for (size_t i = 0; i < n; i++) {
         float v = limit(x[i] * unit, -1, 1);
@@ -45,14 +46,15 @@ void tui_book16_code_plain(const struct tui_book16 *b, float unit, const float *
     }
 }
 
-void tui_book16_values_plain(const float table[16], const uint8_t *code, size_t n, float scale,
-                             float *x)
+void tui_book16_values_plain(const float table[16], const uint8_t *code, size_t n,
+                             float scale, float *x)
 {
     for (size_t i = 0; i < n; i++)
         x[i] = table[code[i]] * scale;
 }
 
-/* Nibbles: eight codes at a time in a word. --------------------------------------------- */
+/* Nibbles: eight codes at a time in a word. ---------------------------------------------
+ */
 
 /* Bytes 0, 2, 4, 6 of a word. */
 static inline uint32_t even_bytes(uint64_t t)
@@ -83,7 +85,8 @@ void tui_nibbles_unpack(const unsigned char *in, size_t n, bool high, uint8_t *c
         uint64_t t = tu_le32(in + i / 2);
         t = (t | t << 16) & UINT64_C(0x0000ffff0000ffff);
         t = (t | t << 8) & UINT64_C(0x00ff00ff00ff00ff);
-        uint64_t low = t & UINT64_C(0x000f000f000f000f), up = t >> 4 & UINT64_C(0x000f000f000f000f);
+        uint64_t low = t & UINT64_C(0x000f000f000f000f),
+                 up = t >> 4 & UINT64_C(0x000f000f000f000f);
         tu_put64(code + i, high ? up | low << 8 : low | up << 8);
     }
     for (; i < n; i++) {
@@ -92,9 +95,14 @@ void tui_nibbles_unpack(const unsigned char *in, size_t n, bool high, uint8_t *c
     }
 }
 
-/* Kernels ------------------------------------------------------------------------------- */
+/* Kernels -------------------------------------------------------------------------------
+ */
 
-#define PLAIN(fn) {"plain", 0, (tu_kernel_fn)fn##_plain}, {NULL, 0, NULL}
+#define PLAIN(fn)                                                                        \
+    {"plain", 0, (tu_kernel_fn)fn##_plain},                                              \
+    {                                                                                    \
+        NULL, 0, NULL                                                                    \
+    }
 #if defined __x86_64__ && !defined TU_NO_X86
 #define LANES(fn)                                                                        \
     {"avx512", TU_CPU_GROUP_AVX512, (tu_kernel_fn)fn##_avx512},                          \
@@ -117,15 +125,16 @@ void tui_range(uint32_t cpu, const float *x, size_t n, float *lo, float *hi)
     CALL(range, cpu, void (*)(const float *, size_t, float *, float *))(x, n, lo, hi);
 }
 
-void tui_affine_code(uint32_t cpu, const struct tui_affine_map *m, const float *x, size_t n,
-                     uint8_t *code)
+void tui_affine_code(uint32_t cpu, const struct tui_affine_map *m, const float *x,
+                     size_t n, uint8_t *code)
 {
-    CALL(code, cpu, void (*)(const struct tui_affine_map *, const float *, size_t, uint8_t *))
+    CALL(code, cpu,
+         void (*)(const struct tui_affine_map *, const float *, size_t, uint8_t *))
     (m, x, n, code);
 }
 
-void tui_affine_values(uint32_t cpu, const uint8_t *code, size_t n, float zero, float scale,
-                       float *x)
+void tui_affine_values(uint32_t cpu, const uint8_t *code, size_t n, float zero,
+                       float scale, float *x)
 {
     CALL(values, cpu, void (*)(const uint8_t *, size_t, float, float, float *))
     (code, n, zero, scale, x);
@@ -134,7 +143,8 @@ void tui_affine_values(uint32_t cpu, const uint8_t *code, size_t n, float zero, 
 void tui_book16_code(uint32_t cpu, const struct tui_book16 *b, float unit, const float *x,
                      size_t n, uint8_t *code)
 {
-    CALL(book, cpu, void (*)(const struct tui_book16 *, float, const float *, size_t, uint8_t *))
+    CALL(book, cpu,
+         void (*)(const struct tui_book16 *, float, const float *, size_t, uint8_t *))
     (b, unit, x, n, code);
 }
 

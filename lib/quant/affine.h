@@ -8,8 +8,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* code = limit(round(limit(x/unit + before)) + after), round to nearest, half to even; the
- * first limit is lo … hi (NaN: lo), within ±2^22, the second 0 … top. */
+/* code = limit(round(limit(x/unit + before)) + after), round to nearest, half to even;
+ * the first limit is lo … hi (NaN: lo), within ±2^22, the second 0 … top. */
 struct tui_affine_map {
     float unit;
     bool multiply; /* x·unit */
@@ -24,11 +24,11 @@ struct tui_book16 {
 
 /* *lo ≤ 0 ≤ *hi: the range of x and 0. NaN is left out. */
 void tui_range(uint32_t cpu, const float *x, size_t n, float *lo, float *hi);
-void tui_affine_code(uint32_t cpu, const struct tui_affine_map *m, const float *x, size_t n,
-                     uint8_t *code);
+void tui_affine_code(uint32_t cpu, const struct tui_affine_map *m, const float *x,
+                     size_t n, uint8_t *code);
 /* x = (code - zero)·scale. */
-void tui_affine_values(uint32_t cpu, const uint8_t *code, size_t n, float zero, float scale,
-                       float *x);
+void tui_affine_values(uint32_t cpu, const uint8_t *code, size_t n, float zero,
+                       float scale, float *x);
 /* Index of the value nearest to x·unit, limited to ±1 (NaN: -1). */
 void tui_book16_code(uint32_t cpu, const struct tui_book16 *b, float unit, const float *x,
                      size_t n, uint8_t *code);

@@ -80,13 +80,12 @@ static void book16_of(const struct book *b, struct tui_book16 *out)
 }
 
 /* Places of a whole block's values: a product with the inverse, as the peer does. */
-static void place_block(uint32_t cpu, const struct book *b, const float *x, size_t n,
+static void place_block(uint32_t cpu, const struct book *b,
+                        const struct tui_book16 *kernel, const float *x, size_t n,
                         float inverse, unsigned char *code)
 {
-    if (b->n == 16) {
-        struct tui_book16 kernel;
-        book16_of(b, &kernel);
-        tui_book16_code(cpu, &kernel, inverse, x, n, code);
+    if (kernel) {
+        tui_book16_code(cpu, kernel, inverse, x, n, code);
         return;
     }
     for (size_t i = 0; i < n; i++) {
@@ -96,15 +95,17 @@ static void place_block(uint32_t cpu, const struct book *b, const float *x, size
     }
 }
 
-/* Codes of a block; its largest magnitude is returned. A short block is divided by it. */
-static float code_block(uint32_t cpu, const struct book *b, const float *x, size_t n,
+/* Codes of a block; its largest magnitude is returned. A short block is divided by it.
+ * kernel: for books of 16. */
+static float code_block(uint32_t cpu, const struct book *b,
+                        const struct tui_book16 *kernel, const float *x, size_t n,
                         bool whole, unsigned char *code)
 {
     float lo, hi;
     tui_range(cpu, x, n, &lo, &hi);
     float amax = -lo > hi ? -lo : hi, least = amax > 1e-38f ? amax : 1e-38f;
     if (whole)
-        place_block(cpu, b, x, n, 1.0f / least, code);
+        place_block(cpu, b, kernel, x, n, 1.0f / least, code);
     for (size_t i = 0; !whole && i < n; i++) {
         float v = x[i] / least;
         v = v > -1 ? v : -1;
@@ -203,10 +204,12 @@ static int encode4(const struct tu_coding *c, uint64_t first, size_t n, const fl
     (void)err;
     unsigned char q[4096 + 1];
     size_t block = (size_t)c->atom;
+    struct tui_book16 kernel;
+    book16_of(book_of(c), &kernel);
     float *scale = side[c->param[NESTED] ? c->sides : 0];
     for (size_t i = 0; i < n; i += block) {
         size_t k = n - i < block ? n - i : block;
-        *scale++ = code_block(c->cpu, book_of(c), x + i, k, k == block, q);
+        *scale++ = code_block(c->cpu, book_of(c), &kernel, x + i, k, k == block, q);
         q[k] = book_of(c) == &nf4 ? 7 : 0; /* the code of 0 */
         tui_nibbles_pack(q, k + k % 2, true, (unsigned char *)code + i / 2);
     }
@@ -223,7 +226,8 @@ static float scale_of(const struct tu_coding *c, const void *const *side, uint64
     if (c->scratch) /* while encoding there are the floats */
         return ((const float *)side[c->sides])[block];
     memcpy(&offset, side[3], sizeof offset);
-    memcpy(&nested, (const float *)side[1] + (base + block) / NESTED_BLOCK, sizeof nested);
+    memcpy(&nested, (const float *)side[1] + (base + block) / NESTED_BLOCK,
+           sizeof nested);
     return ((const float *)side[2])[((const unsigned char *)side[0])[block]] * nested +
            offset;
 }
@@ -241,8 +245,8 @@ static int decode4(const struct tu_coding *c, uint64_t first, size_t n, const vo
     for (size_t i = 0; i < n; i += block) {
         size_t k = n - i < block ? n - i : block;
         tui_nibbles_unpack((const unsigned char *)code + i / 2, k, true, q);
-        tui_book16_values(c->cpu, value, q, k, scale_of(c, side, first / block, i / block),
-                          x + i);
+        tui_book16_values(c->cpu, value, q, k,
+                          scale_of(c, side, first / block, i / block), x + i);
     }
     return 0;
 }
@@ -266,7 +270,7 @@ static int finish4(const struct tu_coding *c, void *const *side, struct tu_err *
         scale[i] -= offset;
     for (uint64_t i = 0; i < n; i += NESTED_BLOCK) {
         size_t k = (size_t)tu_min(NESTED_BLOCK, n - i);
-        *nested++ = code_block(c->cpu, &book, scale + i, k, k == NESTED_BLOCK,
+        *nested++ = code_block(c->cpu, &book, NULL, scale + i, k, k == NESTED_BLOCK,
                                (unsigned char *)side[0] + i);
     }
     return 0;
@@ -290,7 +294,8 @@ static int encode8(const struct tu_coding *c, uint64_t first, size_t n, const fl
     float *scale = side[0];
     for (size_t i = 0; i < n; i += block) {
         size_t k = n - i < block ? n - i : block;
-        *scale++ = code_block(c->cpu, &book, x + i, k, k == block, (unsigned char *)code + i);
+        *scale++ = code_block(c->cpu, &book, NULL, x + i, k, k == block,
+                              (unsigned char *)code + i);
     }
     return 0;
 }

@@ -84,8 +84,8 @@ static double round_column(const struct walk *w, struct line *l, uint64_t row, u
     struct tui_affine a = l->affine[g];
     float x = (float)l->v[k];
     uint8_t code;
-    tui_int_code(0, &tui_int_rules[w->coding->param[TUI_INT_RULE]], w->out->bits, a, &x, NULL, 1,
-                 &code);
+    tui_int_code(0, &tui_int_rules[w->coding->param[TUI_INT_RULE]], w->out->bits, a, &x,
+                 NULL, 1, &code);
     w->out->code[row * w->cols + j] = code;
     return (double)(((float)code - a.zero) * a.scale);
 }

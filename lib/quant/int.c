@@ -136,8 +136,8 @@ static int quantize(const struct tu_coding *c, uint64_t first, const float *x,
         }
         if (c->param[TUI_INT_TENSOR]) {
             g.affine = tensor_affine(c);
-            tui_int_code(c->cpu, &tui_int_rules[c->param[TUI_INT_RULE]], m->bits, g.affine, g.x,
-                         g.u, g.n, g.code);
+            tui_int_code(c->cpu, &tui_int_rules[c->param[TUI_INT_RULE]], m->bits,
+                         g.affine, g.x, g.u, g.n, g.code);
         } else {
             tui_int_group(c, &g);
         }

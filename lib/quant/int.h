@@ -43,7 +43,8 @@ enum tui_int_rule_index { TUI_RULE_CT, TUI_RULE_NARROW, TUI_RULE_GPTQ, TUI_RULE_
 extern const struct tui_int_rule tui_int_rules[];
 /* Codes of n values; u: uniform numbers for stochastic rounding, or NULL. */
 void tui_int_code(uint32_t cpu, const struct tui_int_rule *rule, unsigned bits,
-                  struct tui_affine a, const float *x, const float *u, size_t n, uint8_t *out);
+                  struct tui_affine a, const float *x, const float *u, size_t n,
+                  uint8_t *out);
 
 /* Scale, zero and codes of n values that share a scale. scratch: n floats, n bytes. */
 struct tui_int_group {

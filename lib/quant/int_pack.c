@@ -228,8 +228,8 @@ static void pack_row(unsigned char *to, const uint8_t *code, uint64_t n, unsigne
         put_code(to, 4, seat_of(j, bits, tight), bits, code[j]);
 }
 
-static void unpack_row(uint8_t *code, const unsigned char *from, uint64_t n, unsigned bits,
-                       bool tight)
+static void unpack_row(uint8_t *code, const unsigned char *from, uint64_t n,
+                       unsigned bits, bool tight)
 {
     if (bits == 4) {
         tui_nibbles_unpack(from, (size_t)n, false, code);
@@ -407,11 +407,18 @@ static int pack_gptq(const struct tu_coding *c, const struct tu_ints *m, void *c
                      void *const *side, struct tu_err *err)
 {
     unsigned bits = bits_of(c);
-    memset(code, 0, c->code.bytes);
-    for (uint64_t j = 0; j < m->cols; j++)
-        for (uint64_t i = 0; i < m->rows; i++)
-            put_code((unsigned char *)code + 4 * i, m->rows * 4, seat_of(j, bits, true),
-                     bits, m->code[i * m->cols + j]);
+    unsigned char *to = code;
+    if (bits == 4) { /* a word is eight inputs of an output */
+        for (uint64_t w = 0; w < m->cols / 8; w++)
+            for (uint64_t i = 0; i < m->rows; i++, to += 4)
+                tui_nibbles_pack(m->code + i * m->cols + 8 * w, 8, false, to);
+    } else {
+        memset(code, 0, c->code.bytes);
+        for (uint64_t j = 0; j < m->cols; j++)
+            for (uint64_t i = 0; i < m->rows; i++)
+                put_code(to + 4 * i, m->rows * 4, seat_of(j, bits, true), bits,
+                         m->code[i * m->cols + j]);
+    }
     put_gidx(m, side[2]);
     return put_zeros(c, m, side, false, err);
 }
@@ -420,11 +427,14 @@ static int unpack_gptq(const struct tu_coding *c, struct tu_ints *m, const void 
                        const void *const *side, struct tu_err *err)
 {
     unsigned bits = bits_of(c);
-    for (uint64_t j = 0; j < m->cols; j++)
+    const unsigned char *from = code;
+    for (uint64_t w = 0; bits == 4 && w < m->cols / 8; w++)
+        for (uint64_t i = 0; i < m->rows; i++, from += 4)
+            tui_nibbles_unpack(from, 8, false, m->code + i * m->cols + 8 * w);
+    for (uint64_t j = 0; bits != 4 && j < m->cols; j++)
         for (uint64_t i = 0; i < m->rows; i++)
-            m->code[i * m->cols + j] =
-                (uint8_t)get_code((const unsigned char *)code + 4 * i, m->rows * 4,
-                                  seat_of(j, bits, true), bits);
+            m->code[i * m->cols + j] = (uint8_t)get_code(from + 4 * i, m->rows * 4,
+                                                         seat_of(j, bits, true), bits);
     get_zeros(c, m, side, false);
     return get_gidx(m, side[2], err);
 }

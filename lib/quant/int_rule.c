@@ -49,8 +49,9 @@ static struct tui_affine fit_ct(unsigned bits, bool asym, float lo, float hi)
 
 static struct tui_affine_map map_ct(unsigned bits, struct tui_affine a)
 {
-    return (struct tui_affine_map){a.scale,        false,      a.zero - half(bits), -half(bits),
-                                   half(bits) - 1, half(bits), top(bits)};
+    return (struct tui_affine_map){a.scale,     false,          a.zero - half(bits),
+                                   -half(bits), half(bits) - 1, half(bits),
+                                   top(bits)};
 }
 
 /* Symmetric without the lowest code: bitsandbytes' rows of int8, multiplied by the
@@ -123,7 +124,8 @@ static float stored(const struct tu_coding *c, float scale)
 }
 
 void tui_int_code(uint32_t cpu, const struct tui_int_rule *rule, unsigned bits,
-                  struct tui_affine a, const float *x, const float *u, size_t n, uint8_t *out)
+                  struct tui_affine a, const float *x, const float *u, size_t n,
+                  uint8_t *out)
 {
     struct tui_affine_map m = rule->map(bits, a);
     if (!u) {
@@ -131,7 +133,8 @@ void tui_int_code(uint32_t cpu, const struct tui_int_rule *rule, unsigned bits,
         return;
     }
     for (size_t i = 0; i < n; i++) { /* down or up by chance */
-        float v = clamp((m.multiply ? x[i] * m.unit : x[i] / m.unit) + m.before, m.lo, m.hi);
+        float v =
+            clamp((m.multiply ? x[i] * m.unit : x[i] / m.unit) + m.before, m.lo, m.hi);
         out[i] = (uint8_t)(int)clamp(floorf(v + u[i]) + m.after, 0, m.top);
     }
 }
@@ -217,6 +220,6 @@ void tui_int_group(const struct tu_coding *c, struct tui_int_group *g)
         hi = hi > most ? most : hi;
     }
     g->affine = clip == 1 ? search(c, g, lo, hi) : tui_int_fit(c, lo, hi);
-    tui_int_code(c->cpu, &tui_int_rules[c->param[TUI_INT_RULE]], (unsigned)c->param[TUI_INT_BITS],
-                 g->affine, g->x, g->u, g->n, g->code);
+    tui_int_code(c->cpu, &tui_int_rules[c->param[TUI_INT_RULE]],
+                 (unsigned)c->param[TUI_INT_BITS], g->affine, g->x, g->u, g->n, g->code);
 }

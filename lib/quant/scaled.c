@@ -8,6 +8,7 @@
 #include <inttypes.h>
 #include <math.h>
 #include <string.h>
+#include "affine.h"
 #include "families.h"
 #include "small.h"
 
@@ -106,7 +107,9 @@ struct job {
 static void find_largest(void *ctx, struct run r)
 {
     struct job *j = ctx;
-    float amax = tui_amax(j->in + r.at, (size_t)r.n);
+    float lo, hi;
+    tui_range(j->c->cpu, j->in + r.at, (size_t)r.n, &lo, &hi);
+    float amax = -lo > hi ? -lo : hi;
     if (amax > j->scale[r.scale])
         j->scale[r.scale] = amax;
 }

@@ -10,7 +10,8 @@
 /* CPU bits that codings of this file may use. */
 static uint32_t kit_cpu = TU_CPU_ALL;
 
-/* Run a test with the plain kernels, then with what AVX2 and AVX-512 add, where they are. */
+/* Run a test with the plain kernels, then with what AVX2 and AVX-512 add, where they are.
+ */
 static inline void kit_levels(void (*test)(void))
 {
     static const uint32_t level[] = {0, TU_CPU_GROUP_AVX2, TU_CPU_ALL};
