@@ -4,6 +4,7 @@
 #include <inttypes.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <tensorutils/coll.h>
 #include "fa-run/ranks.h"
 
 /* The mappings of the results at hand. */

@@ -7,6 +7,7 @@
 #ifndef ATTN_SP_H
 #define ATTN_SP_H
 
+#include <tensorutils/coll.h>
 #include "attn/problem.h"
 
 /* Members of a group that talk to each other. */

@@ -9,6 +9,7 @@
 #include <inttypes.h>
 #include <math.h>
 #include <string.h>
+#include <tensorutils/coll.h>
 #include "attn/recur.h"
 #include "attn/sp_scheme.h"
 

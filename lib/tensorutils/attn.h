@@ -10,7 +10,6 @@
 #define TENSORUTILS_ATTN_H
 
 #include "core.h"
-#include "coll.h"
 
 TU_BEGIN
 
