@@ -170,6 +170,34 @@ static void random_instances(void)
        (unsigned long long)solved);
 }
 
+/* The span that the public search over V schedules reaches under each cap, in chunks. */
+static void vee(void)
+{
+    static const struct {
+        uint32_t m, chunks;
+        int64_t f, i, w, published;
+    } row[] = {
+        {8, 4, 1, 1, 1, 59},   {8, 5, 1, 1, 1, 56},   {8, 6, 1, 1, 1, 53},
+        {8, 7, 1, 1, 1, 51},   {8, 8, 1, 1, 1, 48},   {12, 4, 5, 6, 4, 478},
+        {12, 6, 5, 6, 4, 398}, {12, 8, 5, 6, 4, 372},
+    };
+    for (size_t k = 0; k < sizeof row / sizeof *row; k++) {
+        struct tu_cost c;
+        struct tu_optimized o = {0};
+        struct tu_err err = {0};
+        struct row r = {4, row[k].m, row[k].f, row[k].i, row[k].w, 0, 0, 0};
+        cost_of(&c, &r);
+        struct tu_sched_params q = {
+            .p = 4, .m = r.m, .v = 2, .cost = &c, .cap = 2 * row[k].chunks};
+        int rc = tu_sched_optimize(
+            &o, &(struct tu_optimize){.q = &q, .snake = true, .effort = 20000}, &err);
+        ok(!rc && o.value <= row[k].published && honest(&o, &c, q.cap),
+           "a V of %u chunks, m=%u: %lld is at most %lld", row[k].chunks, r.m,
+           (long long)o.value, (long long)row[k].published);
+        tu_sched_free(o.sched);
+    }
+}
+
 static void least_memory(void)
 {
     struct tu_cost c;
@@ -196,6 +224,7 @@ int main(void)
 {
     optima();
     random_instances();
+    vee();
     least_memory();
     return tap_done();
 }

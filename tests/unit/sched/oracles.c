@@ -117,6 +117,8 @@ static const struct row rows[] = {
     {"v-half", "", 5, 10, 2, "", "-", "71", "60", "3"},
     {"v-min", "", 8, 24, 2, "F=4959,I=5217,W=3519,C=213", "-", "915753", "657360", NULL},
     {"v-half", "", 8, 24, 2, "F=4959,I=5217,W=3519,C=213", "-", "769413", "657360", NULL},
+    {"zb-v-auto", "", 4, 4, 2, "", "-", "27", "24", NULL},
+    {"zb-v-auto", "", 4, 2, 2, "", "-", "19", "12", NULL},
     {"zb-v", "", 2, 4, 2, "", "-", "24", "24", NULL},
     /* Properties of section 10: with one chunk interleaving is eager order. */
     {"interleaved-1f1b", "", 4, 8, 1, "", "33", "33", "24", "7,5,3,1"},
