@@ -15,7 +15,7 @@ const struct tu_family tu_families[] = {
     {"qwen3", "Qwen3 (norm on q and k)", "Qwen3ForCausalLM", "hf-llama",
      {.gated = true, .rmsnorm = true, .qk_norm = true, .rope_theta = 1e4, .norm_eps = 1e-6}},
     {"mixtral", "Mixtral", "MixtralForCausalLM", "hf-mixtral",
-     {.gated = true, .rmsnorm = true, .experts = 8, .top_k = 2, .rope_theta = 1e6,
+     {.gated = true, .rmsnorm = true, .experts = 8, .top_k = 2, .norm_topk = true, .rope_theta = 1e6,
       .norm_eps = 1e-5}},
     {"qwen2_moe", "Qwen2-MoE (shared expert)", "Qwen2MoeForCausalLM", "hf-qwen-moe",
      {.gated = true, .rmsnorm = true, .qkv_bias = true, .experts = 60, .top_k = 4,

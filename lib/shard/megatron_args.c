@@ -113,6 +113,8 @@ int tui_args_read(const struct tu_pnode *args, struct tui_megatron *out,
     m->bias = get_bool(args, "add_bias_linear", true);
     m->qkv_bias = m->bias || get_bool(args, "add_qkv_bias", false);
     m->qk_norm = get_bool(args, "qk_layernorm", false);
+    /* Softmax over all experts before the choice leaves the chosen weights below 1. */
+    m->norm_topk = m->experts && !get_bool(args, "moe_router_pre_softmax", false);
     m->rmsnorm = !strcmp(get_text(args, "normalization"), "RMSNorm");
     m->learned_positions =
         !strcmp(get_text(args, "position_embedding_type"), "learned_absolute");
@@ -199,6 +201,7 @@ static void set_model(struct maker *k, const struct tu_model *m)
              m->norm_eps); /* core 0.16; norm_epsilon before and after */
     set_real(k, "norm_epsilon", m->norm_eps);
     set_bool(k, "moe_shared_expert_gate", m->shared_ffn != 0);
+    set_bool(k, "moe_router_pre_softmax", m->experts && !m->norm_topk);
 }
 
 /* Megatron divides what is left of the layers evenly over the stages between the first

@@ -33,6 +33,7 @@ struct tu_model {
     uint64_t expert_ffn;
     uint64_t shared_ffn; /* shared experts' width, together */
     bool tied;           /* output head shares the embedding */
+    bool norm_topk;      /* weights of the chosen experts add up to 1 */
     bool gated;          /* gate and up in the MLP */
     bool rmsnorm;        /* else LayerNorm with bias */
     bool learned_positions;
