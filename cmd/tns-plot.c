@@ -18,13 +18,17 @@ static struct {
 } opt = {.width = 640, .height = 400};
 
 static const struct tu_opt options[] = {
-    {'x', "x", "KEY", "key of the x axis; with --kind bars the name of a bar", TU_OPT_STRING, &opt.x, NULL, 0},
+    {'x', "x", "KEY", "key of the x axis; with --kind bars the name of a bar",
+     TU_OPT_STRING, &opt.x, NULL, 0},
     {'y', "y", "KEY", "key of the y axis", TU_OPT_STRING, &opt.y, NULL, 0},
-    {'b', "by", "KEY", "key whose values are the series", TU_OPT_STRING, &opt.by, NULL, 0},
+    {'b', "by", "KEY", "key whose values are the series",
+     TU_OPT_STRING, &opt.by, NULL, 0},
     {'k', "kind", NULL, "how points are drawn", TU_OPT_CHOICE, &opt.kind, kinds, 0},
     {'t', "title", "TEXT", "title", TU_OPT_STRING, &opt.title, NULL, 0},
-    {0, "x-label", "TEXT", "label of the x axis (default: its key)", TU_OPT_STRING, &opt.x_label, NULL, 0},
-    {0, "y-label", "TEXT", "label of the y axis (default: its key)", TU_OPT_STRING, &opt.y_label, NULL, 0},
+    {0, "x-label", "TEXT", "label of the x axis (default: its key)",
+     TU_OPT_STRING, &opt.x_label, NULL, 0},
+    {0, "y-label", "TEXT", "label of the y axis (default: its key)",
+     TU_OPT_STRING, &opt.y_label, NULL, 0},
     {0, "log-x", NULL, "logarithmic x axis", TU_OPT_FLAG, &opt.log_x, NULL, 0},
     {0, "log-y", NULL, "logarithmic y axis", TU_OPT_FLAG, &opt.log_y, NULL, 0},
     {0, "zero", NULL, "the y axis begins at 0", TU_OPT_FLAG, &opt.zero, NULL, 0},

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cpu.c: the CPU as a device: memory is memory, a queue runs at once, an event is a clock reading. */
+/* cpu.c: the CPU as a device: memory is memory, a queue runs at once, an event is a
+ * clock reading. */
 
 #include <stdio.h>
 #include <string.h>

@@ -137,7 +137,8 @@ static int publish(struct hf_sink *s, struct tu_err *err)
     return code;
 }
 
-/* The small files that travelled as META "files". Their names come from the stream: plain ones only. */
+/* The small files that travelled as META "files". Their names come from the stream:
+ * plain ones only. */
 static int write_small(struct hf_sink *s, bool durable, struct tu_err *err)
 {
     const char *name;
@@ -145,10 +146,11 @@ static int write_small(struct hf_sink *s, bool durable, struct tu_err *err)
     int code = 0;
     json_object_foreach(s->small, name, text) {
         if (!json_is_string(text) || strchr(name, '/') || *name == '.')
-            return tu_fail(err, TU_EMETA, "META 'files': '%.80s' is no plain name with a text", name);
+            return tu_fail(err, TU_EMETA, "META 'files': '%.80s' is no plain name with a text",
+                           name);
         char *path = tui_hf_join(s->folder, name, err);
-        code = path ? tu_file_write(path, json_string_value(text), json_string_length(text), durable,
-                                    s->job, err)
+        code = path ? tu_file_write(path, json_string_value(text), json_string_length(text),
+                                    durable, s->job, err)
                     : TU_ENOMEM;
         tu_free(path);
         if (code)
@@ -183,7 +185,7 @@ static int finish_hf(struct tu_sink *sink, bool durable, struct tu_err *err)
 
 static const struct tu_sink_ops sink_ops = { write_hf, finish_hf, close_hf };
 
-/* preparing ------------------------------------------------------------------------------------ */
+/* preparing ----------------------------------------------------------------------------- */
 
 /* META "safetensors" for each shard: transformers wants a format, and no header can be
  * kept. */

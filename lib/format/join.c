@@ -233,7 +233,8 @@ static int by_box(const void *pa, const void *pb)
     return (a->i > b->i) - (a->i < b->i);
 }
 
-/* Equal boxes hold the same: one of them is enough. Where the file stores checksums, they say it. */
+/* Equal boxes hold the same: one of them is enough. Where the file stores checksums, they
+ * say it. */
 static int drop_replicas(const struct join_source *j, struct whole *w, const char *name,
                          struct tu_err *err)
 {

@@ -191,7 +191,7 @@ TU_API TU_MUST int tu_source_copy(struct tu_source *s, size_t i, struct tu_sink 
                                   uint64_t *done, uint64_t total, const struct tu_job *job,
                                   struct tu_err *err);
 
-/* Whole files ---------------------------------------------------------------------------------- */
+/* Whole files --------------------------------------------------------------------------- */
 
 /* Write a source as one segment of a stream: META contents if asked, META, tensors, END.
  * Stored checksums are verified on the way, before END. */
@@ -211,7 +211,7 @@ TU_API TU_MUST int tu_stream_save(struct tu_in *in, const char *path,
                                   const struct tu_format *format, const struct tu_save *what,
                                   bool durable, const struct tu_job *job, struct tu_err *err);
 
-/* Comparison ----------------------------------------------------------------------------------- */
+/* Comparison ---------------------------------------------------------------------------- */
 
 /* Pair the tensors of two sources by name, the k-th of a name with the k-th: to[a->n]
  * gets the partner in b, from[b->n] that in a, SIZE_MAX where there is none. */
@@ -232,7 +232,7 @@ TU_API TU_MUST int tu_source_compare(struct tu_difference *out, struct tu_source
                                      struct tu_source *b, size_t j, const struct tu_tolerance *tol,
                                      const struct tu_job *job, struct tu_err *err);
 
-/* zip: STORED archives with aligned data; the container of torch and npz ----------------------- */
+/* zip: STORED archives with aligned data; the container of torch and npz ---------------- */
 
 struct tu_zip;
 struct tu_zip_entry {
@@ -273,7 +273,7 @@ TU_API TU_MUST int tu_zip_layout(struct tu_zip_plan *e, size_t n, unsigned align
 TU_API TU_MUST int tu_zip_finish(struct tu_out *out, const struct tu_zip_plan *e, size_t n,
                                  unsigned align, struct tu_err *err);
 
-/* pickle: a symbolic machine that runs nothing ------------------------------------------------- */
+/* pickle: a symbolic machine that runs nothing ------------------------------------------ */
 
 enum tu_pkind {
     TU_P_NONE, TU_P_BOOL, TU_P_INT, TU_P_BIGINT, TU_P_REAL, TU_P_TEXT, TU_P_BYTES,
@@ -374,13 +374,13 @@ TU_API TU_MUST int tu_pnode_set(struct tu_arena *a, struct tu_pnode *dict, const
 TU_API TU_MUST int tu_pickle_write(struct tu_buf *out, const struct tu_pnode *root,
                                    const struct tu_tensor *tensor, size_t n, struct tu_err *err);
 
-/* hf: the sharded index ------------------------------------------------------------------------ */
+/* hf: the sharded index ----------------------------------------------------------------- */
 
 /* Split sizes[n] into files of at most `max` bytes as huggingface_hub does; file[i] gets
  * the number of tensor i's file, the return value is the number of files. */
 TU_API size_t tu_hf_shards(const uint64_t *bytes, size_t n, uint64_t max, uint32_t *file);
-/* Text of model.safetensors.index.json, as json.dumps(indent=2, sort_keys=True) prints it: tensor i is
- * in file[of[i]]. */
+/* Text of model.safetensors.index.json, as json.dumps(indent=2, sort_keys=True) prints
+ * it: tensor i is in file[of[i]]. */
 TU_API TU_MUST int tu_hf_index(struct tu_buf *out, const struct tu_tensor *tensor, size_t n,
                                const uint32_t *of, const char *const *file, struct tu_err *err);
 

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* model.h: the one place that knows model families: sizes, configuration files, names.
  *
- * Roles. Each tensor of a transformer has a role, a text that does not depend on who wrote the file:
- * "layers.7.attn.v.weight", "embed.weight", "layers.3.moe.experts.5.down.weight". Matrices of roles
- * are [out, in]. A *name map* (maps/NAME.map, embedded at build; or a user's file) says which names
- * a maker gives to roles and how several roles are fused into one tensor. Maps work both ways, so
- * any naming converts to any other through roles.
+ * Roles. Each tensor of a transformer has a role, a text that does not depend on who
+ * wrote the file: "layers.7.attn.v.weight", "embed.weight",
+ * "layers.3.moe.experts.5.down.weight". Matrices of roles are [out, in]. A *name map*
+ * (maps/NAME.map, embedded at build; or a user's file) says which names a maker gives to
+ * roles and how several roles are fused into one tensor. Maps work both ways, so any
+ * naming converts to any other through roles.
  *
  * Canonical names are those of the family's Hugging Face map. May change before 1.0. */
 #ifndef TENSORUTILS_MODEL_H
@@ -25,7 +26,7 @@ struct tu_model {
     uint64_t heads;      /* query heads */
     uint64_t kv_heads;   /* query groups; = heads for MHA, 1 for MQA */
     uint64_t head_dim;
-    uint64_t ffn;        /* inner width of the dense MLP, or of one expert where there is no dense MLP */
+    uint64_t ffn;        /* width of the dense MLP; of one expert where there is none */
     uint64_t vocab;      /* true size, unpadded */
     uint64_t positions;  /* longest context */
     uint64_t experts;    /* routed experts per layer */
@@ -40,7 +41,7 @@ struct tu_model {
     bool qkv_bias, bias; /* bias on q, k, v; on every linear layer */
     bool qk_norm;
     bool rope_interleaved;
-    bool rope_scaled;    /* Llama 3.1's frequency scaling (factor 8, low 1, high 4, 8192 positions) */
+    bool rope_scaled;    /* Llama 3.1's scaling (factor 8, low 1, high 4, 8192) */
     double rope_theta;   /* 0: no rotary embedding */
     double rope_fraction;/* part of head_dim that is rotated; 0 means 1 */
     double norm_eps;
@@ -63,12 +64,12 @@ TU_API TU_MUST int tu_model_from_params(struct tu_model *m, const char *json, si
                                         struct tu_err *err);
 TU_API TU_MUST int tu_model_to_params(struct tu_buf *out, const struct tu_model *m,
                                       struct tu_err *err);
-/* Do two describe the same tensors? TU_EINCOMPLETE names the first field that differs; fields that
- * are unknown on one side are not compared. */
+/* Do two describe the same tensors? TU_EINCOMPLETE names the first field that differs;
+ * fields that are unknown on one side are not compared. */
 TU_API TU_MUST int tu_model_same(const struct tu_model *a, const struct tu_model *b,
                                  struct tu_err *err);
 
-/* Families ------------------------------------------------------------------------------------ */
+/* Families ------------------------------------------------------------------------------ */
 
 struct tu_family {
     const char *name;      /* HF model_type */
@@ -79,16 +80,17 @@ struct tu_family {
 };
 TU_API extern const struct tu_family tu_families[]; /* ends with a row without a name */
 TU_API const struct tu_family *tu_family_find(const char *name);
-/* The family whose canonical map takes most of these names; NULL if none takes nine in ten. */
+/* The family whose canonical map takes most of these names; NULL if none takes nine in
+ * ten. */
 TU_API const struct tu_family *tu_family_guess(const char *const *name, size_t n);
 
-/* Name maps ------------------------------------------------------------------------------------ */
+/* Name maps ----------------------------------------------------------------------------- */
 
 /* How an entry relates to its roles; several may stand together. */
 enum tu_transform {
     TU_MAP_TRANSPOSE = 1 << 0, /* the entry is [in, out] */
     TU_MAP_ROTARY = 1 << 1,    /* rows of each head in pair order: 2i+j holds role row j*d/2+i */
-    TU_MAP_QKV = 1 << 2,       /* q, k, v interleaved by query group: n/g heads of q, one k, one v */
+    TU_MAP_QKV = 1 << 2,       /* by query group: n/g heads of q, one k, one v */
     TU_MAP_CONCAT = 1 << 3,    /* roles one after the other on dim 0, each cut by itself */
     TU_MAP_COLUMN = 1 << 4,    /* tensor parallel on the role's dim 0 */
     TU_MAP_ROW = 1 << 5,       /* tensor parallel on the role's dim 1 */
@@ -110,15 +112,17 @@ struct tu_named {
     int64_t layer, expert;           /* numbers in the role, -1 if none */
 };
 
-/* A built-in map by name. Errors: TU_EUSAGE naming those there are. The map is the caller's. */
+/* A built-in map by name. Errors: TU_EUSAGE naming those there are. The map is the
+ * caller's. */
 TU_API TU_MUST int tu_map_builtin(struct tu_map **out, const char *name, struct tu_err *err);
-/* From a text: lines `PATTERN TAB TARGET TAB TRANSFORM[,…]`, '#' comments, first match wins; a
- * pattern must take the whole name. TARGET is a role with $1 … $9 and {a,b,c} for several; "-" with
- * "drop". TRANSFORM is "copy" or words of tu_transform, and conditions on the model: "if-gated",
- * "if-plain", "if-tied", "if-untied", "if-moe", "if-dense"; the last two
- * matter only for writing. A line that can be written must have a pattern that can be
- * turned round: literals, \., captures like (\d+) or (weight|bias), and (?:a|b) for its first branch.
- * Errors: TU_EFORMAT with the line number. */
+/* From a text: lines `PATTERN TAB TARGET TAB TRANSFORM[,…]`, '#' comments, first match
+ * wins; a pattern must take the whole name. TARGET is a role with $1 … $9 and {a,b,c}
+ * for several; "-" with "drop". TRANSFORM is "copy" or words of tu_transform, and
+ * conditions on the model: "if-gated", "if-plain", "if-tied", "if-untied", "if-moe",
+ * "if-dense"; the last two matter only for writing. A line that can be written must
+ * have a pattern that can be turned round: literals, \., captures like (\d+) or
+ * (weight|bias), and (?:a|b) for its first branch. Errors: TU_EFORMAT with the line
+ * number. */
 TU_API TU_MUST int tu_map_parse(struct tu_map **out, const char *name, const char *text,
                                 struct tu_err *err);
 TU_API void tu_map_free(struct tu_map *m);
@@ -127,19 +131,21 @@ TU_API const char *tu_map_name(const struct tu_map *m);
 TU_API void tu_map_bind(struct tu_map *m, const struct tu_model *model);
 /* Move the lines of `more` before those of m (a user's --map); `more` is left empty. */
 TU_API TU_MUST int tu_map_prepend(struct tu_map *m, struct tu_map *more, struct tu_err *err);
-/* What `name` is; *yes false when no line takes it. layer and expert numbers are those in the name
- * plus the two bases (files of a pipeline stage count from 0). */
+/* What `name` is; *yes false when no line takes it. layer and expert numbers are those
+ * in the name plus the two bases (files of a pipeline stage count from 0). */
 TU_API TU_MUST int tu_map_match(const struct tu_map *m, const char *name, int64_t layer_base,
                                 int64_t expert_base, struct tu_named *out, bool *yes,
                                 struct tu_err *err);
-/* Position of the line that holds `role`, for ordering tensors as the maker does; SIZE_MAX if none. */
+/* Position of the line that holds `role`, for ordering tensors as the maker does;
+ * SIZE_MAX if none. */
 TU_API size_t tu_map_line(const struct tu_map *m, const char *role);
-/* The entry that holds `role`: its name is appended to `name`, *out is filled as by tu_map_match.
- * The bases are subtracted. *yes false when no writable line has it. */
+/* The entry that holds `role`: its name is appended to `name`, *out is filled as by
+ * tu_map_match. The bases are subtracted. *yes false when no writable line has it. */
 TU_API TU_MUST int tu_map_entry(const struct tu_map *m, const char *role, int64_t layer_base,
                                 int64_t expert_base, struct tu_buf *name, struct tu_named *out,
                                 bool *yes, struct tu_err *err);
-/* The entry that holds a second copy of the embedding where the model is tied, likewise. */
+/* The entry that holds a second copy of the embedding where the model is tied,
+ * likewise. */
 TU_API TU_MUST int tu_map_tied(const struct tu_map *m, struct tu_buf *name, struct tu_named *out,
                                bool *yes, struct tu_err *err);
 /* Embedded maps, for --list: NULL past the end; *help is the first comment line. */

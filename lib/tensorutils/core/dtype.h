@@ -16,7 +16,8 @@
 TU_BEGIN
 
 #define TU_RANK_MAX 64
-#define TU_SIZE_MAX ((UINT64_C(1) << 63) - 1) /* dimensions, element counts, payloads are below 2^63 */
+/* Dimensions, element counts and payloads are below 2^63. */
+#define TU_SIZE_MAX ((UINT64_C(1) << 63) - 1)
 
 /* X(NAME, code, elements per block, bytes per block, name, safetensors name or 0, npy kind or 0) */
 #define TU_DTYPE_TABLE(X)                                                                   \
