@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* form_json.c: the document that the subcommands exchange, tensorutils.schedule/1.
  *
- * {"schema":…,"name":…,"p":…,"m":…,"stages":…,"place":[…],"cost":{…},"ranks":[
+ * {"schema":…,"name":…,"p":…,"m":…,"place":[…],"cost":{…},"ranks":[
  * ["0F0",…],      one line for each rank
  * …]}
  * The lists of operations are long and simple: they are read here, directly; what is

@@ -126,6 +126,14 @@ static void box(struct picture *p, uint32_t rank, size_t i)
                     tu_ink_on(colour), label);
 }
 
+/* At most two decimals, the nearest. */
+static void rounded(int64_t ticks, int64_t scale, char out[40])
+{
+    int64_t whole = ticks / scale, rest = ticks % scale;
+    int64_t cents = (int64_t)llround((double)rest * 100 / (double)scale);
+    tu_ticks_text(whole * 100 + cents, 100, out);
+}
+
 static void rows(struct picture *p)
 {
     const struct tu_sim *sim = p->sim;
@@ -137,10 +145,8 @@ static void rows(struct picture *p)
         tu_svg_rect(&p->v, LEFT, y, p->width, ROW, TU_COLOUR_IDLE, NULL, NULL);
         for (size_t i = 0; i < p->s->n[r]; i++)
             box(p, r, i);
-        tu_ticks_text(sim->makespan - sim->busy[r], p->c->scale, a);
-        tu_ticks_text(sim->peak[r], sim->mem_unit, b);
-        a[strcspn(a, ".") + (strchr(a, '.') ? 3 : 0)] = 0;
-        b[strcspn(b, ".") + (strchr(b, '.') ? 3 : 0)] = 0;
+        rounded(sim->makespan - sim->busy[r], p->c->scale, a);
+        rounded(sim->peak[r], sim->mem_unit, b);
         tu_svg_text(&p->v, LEFT + p->width + 62, mid, 12, TU_RIGHT, TU_COLOUR_TEXT, a);
         tu_svg_text(&p->v, LEFT + p->width + 140, mid, 12, TU_RIGHT, TU_COLOUR_TEXT, b);
     }

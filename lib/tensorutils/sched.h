@@ -139,7 +139,8 @@ TU_API int64_t tu_cost_unit(const struct tu_cost *c, uint32_t chunks);
  * time) or link ("link,FROM,TO,TIME"). */
 TU_API TU_MUST int tu_cost_times(struct tu_cost *c, const char *text, size_t n,
                                  struct tu_err *err);
-/* The same from a trace of Chrome's format: the mean duration of events named as operations. */
+/* The same from a trace of Chrome's format: the mean duration of events named as
+ * operations. */
 TU_API TU_MUST int tu_cost_trace(struct tu_cost *c, const char *text, size_t n,
                                  struct tu_err *err);
 /* Ticks that an operation takes. */
