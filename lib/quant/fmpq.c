@@ -107,7 +107,7 @@ static int encode(const struct tu_coding *c, uint64_t first, size_t n, const flo
                 else if (k % 2 == 0)
                     *out = (unsigned char)(q & 15);
                 else
-                    *out++ |= (unsigned char)(q << 4);
+                    *out++ |= (unsigned char)((unsigned)q << 4);
             }
             scale++;
         }

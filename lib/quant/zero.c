@@ -113,8 +113,10 @@ static int decode(const struct tu_coding *c, uint64_t first, size_t n, const voi
     for (size_t i = 0; i < n; i++) {
         const float *param = (const float *)side[0] +
                              i / (size_t)c->param[GROUP] * (c->param[ASYM] ? 2 : 1);
-        int q = (int8_t)in[i];
-        if (bits_of(c) == 4) {
+        int q;
+        if (bits_of(c) == 8) {
+            q = (int8_t)in[i];
+        } else {
             q = i % 2 ? in[i / 2] & 15 : in[i / 2] >> 4;
             q = q > 7 ? q - 16 : q;
         }

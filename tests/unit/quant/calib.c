@@ -268,7 +268,7 @@ static void test_rotation(void)
 
 static void test_algebra(void)
 {
-    double a[12] = {3, 1, 0, 1, 2, 1, 0, 1, 1, 2, 0, 1}, u[12], s[3], v[9], t[12];
+    double a[12] = {3, 1, 0, 1, 2, 1, 0, 1, 1, 2, 0, 1}, u[12], s[3], v[12], t[12];
     static const double sigma[3] = {4.1854510, 2.0825124, 1.0701134},
                         v1[3] = {.8562284, .4415397, .2681709};
     ok(!tui_svd(a, 4, 3, u, s, v, NULL), "singular values");
