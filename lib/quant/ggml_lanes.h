@@ -63,7 +63,8 @@ ALWAYS void errors(const struct batch *b, unsigned n, bool absolute, const vf *s
     EACH_GROUP error[g] = v_set(0);
     for (unsigned i = 0; i < n; i++) {
         EACH_GROUP {
-            vf x = v_load(b->x[g * n + i]), w = v_load(b->w[g * n + i]), l = v_load(b->code[g * n + i]);
+            vf x = v_load(b->x[g * n + i]), w = v_load(b->w[g * n + i]);
+            vf l = v_load(b->code[g * n + i]);
             vf d = v_sub(v_add(v_mul(scale[g], l), min[g]), x);
             d = absolute ? v_abs(d) : v_mul(d, d);
             error[g] = v_add(error[g], v_mul(w, d));

@@ -125,7 +125,8 @@ DECODER(q4_k)
     for (; n--; in += 144, x += TUI_SUPER) {
         float d = get_f16(in), dmin = get_f16(in + 2);
         for (unsigned j = 0; j < 8; j++) {
-            float unit = d * (float)tui_k4_scale(in + 4, j), min = dmin * (float)tui_k4_min(in + 4, j);
+            float unit = d * (float)tui_k4_scale(in + 4, j);
+            float min = dmin * (float)tui_k4_min(in + 4, j);
             const unsigned char *q = in + 16 + j / 2 * 32;
             EACH_LANES(i, 32)
                 put_affine(x + 32 * j + i, j % 2 ? high4(q + i) : low4(q + i), unit, min);
@@ -138,7 +139,8 @@ DECODER(q5_k)
     for (; n--; in += 176, x += TUI_SUPER) {
         float d = get_f16(in), dmin = get_f16(in + 2);
         for (unsigned j = 0; j < 8; j++) {
-            float unit = d * (float)tui_k4_scale(in + 4, j), min = dmin * (float)tui_k4_min(in + 4, j);
+            float unit = d * (float)tui_k4_scale(in + 4, j);
+            float min = dmin * (float)tui_k4_min(in + 4, j);
             const unsigned char *q = in + 48 + j / 2 * 32;
             EACH_LANES(i, 32) {
                 vi h = vi_and(vi_shr(vi_load(in + 16 + i), j), 1);

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # quantize: what users meet at the command: plans, rules, mixtures, pipes, bad values. The bytes of
 # the codecs are proven by the unit tests.
-# shellcheck disable=SC2154 # stderr is set by run
+# shellcheck disable=SC2154,SC2002 # stderr is set by run; pipes are what is tested
 load helper
 
 weights() { tns-gen "${@:-w}" --shape 64,512; }
@@ -29,7 +29,7 @@ weights() { tns-gen "${@:-w}" --shape 64,512; }
 @test "every codec that encodes decodes again, to what measure says" {
     weights >w.tns
     quantize --list=codecs | grep -v 'decoding only' | cut -f1 | while read -r t; do
-        quantize plan -t "$t" w.tns >plan 2>&1 || { grep -q "codec '$t'" plan && continue; }
+        quantize plan -t "$t" w.tns >plan.txt 2>&1 || { grep -q "codec '$t'" plan.txt && continue; }
         quantize -t "$t" w.tns | quantize decode >x.tns
         tns-ls x.tns | grep -q '^f32 *64x512 .* w$'
         a=$(quantize measure --json -t "$t" w.tns | grep '"name":"w"' |
@@ -56,10 +56,10 @@ weights() { tns-gen "${@:-w}" --shape 64,512; }
 
 @test "rules: the first match wins, over the mixture too; no match is an error" {
     tns-gen blk.0.attn_v.weight blk.0.attn_q.weight blk.0.attn_norm.weight --shape 4,256 >m.tns
-    quantize -t q4_k_m --layers 1 -r '.*attn_q=q8_0' -r '.*attn=q2_k' m.tns | tns-ls >ls
-    grep -q '^q2_k .*attn_v' ls
-    grep -q '^q8_0 .*attn_q' ls
-    grep -q '^q2_k .*attn_norm' ls
+    quantize -t q4_k_m --layers 1 -r '.*attn_q=q8_0' -r '.*attn=q2_k' m.tns | tns-ls >list.txt
+    grep -q '^q2_k .*attn_v' list.txt
+    grep -q '^q8_0 .*attn_q' list.txt
+    grep -q '^q2_k .*attn_norm' list.txt
     run -2 bash -c "quantize -t q4_k -r 'nothing=q8_0' m.tns >x"
     assert_output --partial "rule 'nothing=q8_0' has matched no tensor"
     printf '# ours\n.*attn_v=q8_0 # wide\n\n.*attn_q=f16\n' >recipe
@@ -79,7 +79,7 @@ weights() { tns-gen "${@:-w}" --shape 64,512; }
     grep -c '^q6_k blk.*attn_v' a | diff - <(echo 8)
     for i in 0 1 4 7 10 13 14 15; do grep -q "^q6_k blk.$i.ffn_down" a; done
     for i in 2 3 5 6 8 9 11 12; do grep -q "^q4_k blk.$i.ffn_down" a; done
-    ! grep -q '^q6_k .*ffn_up' a
+    run ! grep -q '^q6_k .*ffn_up' a
 }
 
 @test "rows that do not divide: a warning and a fallback, or an error before work" {
@@ -113,10 +113,10 @@ END
 }
 
 @test "plan: types, reasons and totals in text and JSON, nothing written" {
-    tns-gen a b --shape 4,256 | quantize plan -t q4_k -r 'b=q8_0' >plan
-    grep -q "^f32 *q4_k .* default .* a$" plan
-    grep -q "^f32 *q8_0 .* rule: b .* b$" plan
-    grep -q "^2 tensors, 2048 elements: 8192 bytes become 1664, 6.5000 bits" plan
+    tns-gen a b --shape 4,256 | quantize plan -t q4_k -r 'b=q8_0' >plan.txt
+    grep -q "^f32 *q4_k .* default .* a$" plan.txt
+    grep -q "^f32 *q8_0 .* rule: b .* b$" plan.txt
+    grep -q "^2 tensors, 2048 elements: 8192 bytes become 1664, 6.5000 bits" plan.txt
     tns-gen a --shape 4,256 | quantize plan --json -t nvfp4_packed >plan.json
     grep -q '"passes":2' plan.json
     grep -q '"total":{"tensors":1,"elements":1024' plan.json
@@ -156,8 +156,8 @@ sys.stdout.buffer.write(struct.pack("<ii", 1, 1) + b"w" + struct.pack("<ii", 1, 
     run -0 --separate-stderr bash -c "quantize -t q4_k --imatrix zeros w.tns | quantize decode >d"
     [[ $stderr == *"16 runs of importance weights are all 0, taken as 1"* ]]
     quantize measure -t q4_k --imatrix zeros w.tns | awk '/ w$/ { exit !($6 > 20) }'
-    head -c 20 im >cut
-    run -3 quantize -t q4_k --imatrix cut w.tns
+    head -c 20 im >short.imatrix
+    run -3 quantize -t q4_k --imatrix short.imatrix w.tns
 }
 
 @test "unknown types and keys are usage errors that help" {
