@@ -404,7 +404,8 @@ static int advance(struct search *g, size_t level, int from)
 {
     int to = !from, rc = 0;
     size_t buckets = 1, kept = 0;
-    qsort(g->child, g->children, sizeof *g->child, by_promise);
+    if (g->children)
+        qsort(g->child, g->children, sizeof *g->child, by_promise);
     while (buckets < 2 * (g->children < g->how->width ? g->children : g->how->width))
         buckets *= 2;
     uint32_t *head = tu_alloc(buckets, sizeof *head, g->err);
