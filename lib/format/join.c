@@ -9,8 +9,6 @@
 #include <stdlib.h>
 #include "kit.h"
 
-#define NOT_KNOWN UINT64_MAX /* a global dimension that a producer left open */
-
 struct piece {
     size_t i;            /* tensor of the source below */
     unsigned rank;       /* of the box */
@@ -38,66 +36,18 @@ struct join_source {
 
 /* metadata ------------------------------------------------------------------------------------- */
 
+/* Name the tensor that the error is about; returns its code. */
+static int blame(int code, const char *path, const char *name, struct tu_err *err)
+{
+    char shown[88];
+    tu_err_prefix(err, "%s: '%s'", path, tu_text_short(name, strlen(name), shown));
+    return code;
+}
+
 static int bad_shard(const struct tu_source *s, const struct tu_tensor *t, const char *why,
                      struct tu_err *err)
 {
-    char name[88];
-    return tu_fail(err, TU_ESHARD, "%s: '%s': %s", s->path,
-                   tu_text_short(t->name, strlen(t->name), name), why);
-}
-
-/* A list of rank counts; null where `open` allows it. */
-static bool counts(const json_t *list, unsigned rank, bool open, uint64_t *out)
-{
-    bool yes = json_is_array(list) && json_array_size(list) == rank;
-    for (unsigned k = 0; yes && k < rank; k++) {
-        const json_t *v = json_array_get(list, k);
-        const char *text = json_string_value(v); /* beyond 2^53 */
-        if (json_is_null(v) && open)
-            out[k] = NOT_KNOWN;
-        else if (text)
-            yes = !tu_parse_u64(text, &out[k], NULL);
-        else if ((yes = json_is_integer(v) && json_integer_value(v) >= 0))
-            out[k] = (uint64_t)json_integer_value(v);
-    }
-    return yes;
-}
-
-/* What one record says of where it belongs. global has room for TU_RANK_MAX. */
-struct claim {
-    bool flat;
-    unsigned rank;
-    uint64_t global[TU_RANK_MAX], off[TU_RANK_MAX], len[TU_RANK_MAX];
-};
-
-static int read_shard(struct claim *c, const struct tu_source *s, const struct tu_tensor *t,
-                      const json_t *shard, struct tu_err *err)
-{
-    c->rank = t->rank;
-    if (!counts(json_object_get(shard, "global"), t->rank, true, c->global) ||
-        !counts(json_object_get(shard, "offset"), t->rank, false, c->off))
-        return bad_shard(s, t, "its shard needs global and offset, a number per dimension", err);
-    if (json_array_size(json_object_get(shard, "partial")))
-        return tu_fail(err, TU_EUNSUP, "%s: '%.80s' is part of a sum (shard.partial), which only "
-                       "adding can complete", s->path, t->name);
-    memcpy(c->len, t->dim, t->rank * sizeof *t->dim);
-    return 0;
-}
-
-static int read_flat(struct claim *c, const struct tu_source *s, const struct tu_tensor *t,
-                     const json_t *flat, struct tu_err *err)
-{
-    const json_t *global = json_object_get(flat, "global");
-    uint64_t range[2];
-    c->flat = true;
-    c->rank = (unsigned)json_array_size(global);
-    if (c->rank > TU_RANK_MAX || t->rank != 1 || !counts(global, c->rank, false, c->global) ||
-        !counts(json_object_get(flat, "range"), 2, false, range) || range[1] < range[0] ||
-        range[1] - range[0] != t->dim[0])
-        return bad_shard(s, t, "its flat needs global and a range as long as itself", err);
-    c->off[0] = range[0];
-    c->len[0] = t->dim[0];
-    return 0;
+    return blame(tu_fail(err, TU_ESHARD, "%s", why), s->path, t->name, err);
 }
 
 /* Elements to blocks in the last dimension; packed elements must not be cut inside a
@@ -130,34 +80,35 @@ static int add_whole(struct join_source *j, size_t first, bool joined, struct tu
 }
 
 /* The whole's shape: of the first piece, open dimensions filled by whoever knows them. */
-static int agree(struct whole *w, const struct claim *c, const struct tu_source *s, size_t i,
+static int agree(struct whole *w, const struct tu_region *c, const struct tu_source *s, size_t i,
                  struct tu_arena *arena, struct tu_err *err)
 {
     const struct tu_tensor *t = &s->tensor[i], *first = &s->tensor[w->first];
+    const bool flat = c->kind == TU_REGION_FLAT;
     if (!w->dim) {
         w->dim = tu_arena_alloc(arena, c->rank + 1, sizeof *w->dim, err); /* flat: at least one */
         if (!w->dim)
             return TU_ENOMEM;
         w->rank = c->rank;
-        w->flat = c->flat;
+        w->flat = flat;
         memcpy(w->dim, c->global, c->rank * sizeof *w->dim);
         return 0;
     }
-    if (t->dtype != first->dtype || c->rank != w->rank || c->flat != w->flat)
+    if (t->dtype != first->dtype || c->rank != w->rank || flat != w->flat)
         return bad_shard(s, t, "its pieces differ in dtype, rank or kind", err);
     for (unsigned k = 0; k < c->rank; k++) {
-        if (w->dim[k] == NOT_KNOWN)
+        if (w->dim[k] == TU_REGION_OPEN)
             w->dim[k] = c->global[k];
-        else if (c->global[k] != NOT_KNOWN && c->global[k] != w->dim[k])
+        else if (c->global[k] != TU_REGION_OPEN && c->global[k] != w->dim[k])
             return bad_shard(s, t, "its pieces disagree on the whole shape", err);
     }
     return 0;
 }
 
-static int add_piece(struct whole *w, const struct claim *c, const struct tu_source *s, size_t i,
-                     struct tu_arena *arena, struct tu_err *err)
+static int add_piece(struct whole *w, const struct tu_region *c, const struct tu_source *s,
+                     size_t i, struct tu_arena *arena, struct tu_err *err)
 {
-    unsigned rank = c->flat ? 1 : c->rank;
+    unsigned rank = c->kind == TU_REGION_FLAT ? 1 : c->rank;
     uint64_t *box = tu_arena_alloc(arena, 2 * rank, sizeof *box, err);
     int code = box ? agree(w, c, s, i, arena, err) : TU_ENOMEM;
     if (code)
@@ -176,31 +127,27 @@ static int add_piece(struct whole *w, const struct claim *c, const struct tu_sou
 static int add_tensor(struct join_source *j, size_t i, const struct tui_names *names, size_t *of,
                       bool *any, struct tu_err *err)
 {
-    static const struct tu_json_limits limits = { .depth = TU_JSON_DEPTH_META, .object = true };
     const struct tu_source *s = j->below;
     const struct tu_tensor *t = &s->tensor[i];
-    struct claim c = { 0 };
-    json_t *meta = NULL;
-    int code = t->meta ? tu_json_parse(&meta, t->meta, strlen(t->meta), &limits, err) : 0;
+    struct tu_region c;
+    int code = tu_region_of(&c, t, err);
+    if (!code && c.partial)
+        code = tu_fail(err, TU_EUNSUP, "part of a sum (shard.partial), which only adding can "
+                       "complete");
     if (code)
-        return code;
-    const json_t *shard = json_object_get(meta, "shard"), *flat = json_object_get(meta, "flat");
-    if (!shard && !flat) {
-        json_decref(meta);
+        return blame(code, s->path, t->name, err);
+    if (c.kind == TU_REGION_WHOLE)
         return add_whole(j, i, false, err);
-    }
     *any = true;
-    code = shard ? read_shard(&c, s, t, shard, err) : read_flat(&c, s, t, flat, err);
-    json_decref(meta);
-    struct whole *w = code ? NULL : find_whole(j, names, of, t->name);
-    if (!code && !w) {
+    struct whole *w = find_whole(j, names, of, t->name);
+    if (!w) {
         code = add_whole(j, i, true, err);
-        if (!code) {
-            w = &j->whole[j->wholes - 1];
-            of[tui_names_find(names, t->name)] = j->wholes - 1;
-        }
+        if (code)
+            return code;
+        w = &j->whole[j->wholes - 1];
+        of[tui_names_find(names, t->name)] = j->wholes - 1;
     }
-    return code ? code : add_piece(w, &c, s, i, j->base.arena, err);
+    return add_piece(w, &c, s, i, j->base.arena, err);
 }
 
 /* The record's metadata without what made it a piece; NULL if nothing is left. */
@@ -261,7 +208,6 @@ static int check_tiles(const struct join_source *j, const struct whole *w, const
                        struct tu_err *err)
 {
     struct tu_box *box = tu_alloc(w->n, sizeof *box, err);
-    char shown[88];
     if (!box)
         return TU_ENOMEM;
     unsigned rank = w->flat ? 1 : w->rank;
@@ -269,9 +215,7 @@ static int check_tiles(const struct join_source *j, const struct whole *w, const
         box[k] = (struct tu_box){ rank, w->piece[k].off, w->piece[k].len };
     int code = tu_box_tile(box, w->n, w->dim, rank, err);
     tu_free(box);
-    return code ? tu_err_prefix(err, "%s: '%s'", j->base.path,
-                                tu_text_short(name, strlen(name), shown))
-                : 0;
+    return code ? blame(code, j->base.path, name, err) : 0;
 }
 
 /* The description of a whole tensor; afterwards w->dim counts in blocks, and flat ones
@@ -287,7 +231,7 @@ static int describe(struct join_source *j, struct whole *w, struct tu_tensor *ou
     if (!dim)
         return TU_ENOMEM;
     for (unsigned k = 0; k < w->rank; k++) {
-        if (w->dim[k] == NOT_KNOWN)
+        if (w->dim[k] == TU_REGION_OPEN)
             return tu_fail(err, TU_EINCOMPLETE, "%s: '%.80s': no piece says how large dimension %u "
                            "is: the last one is missing", j->base.path, t->name, k);
     }

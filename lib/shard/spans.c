@@ -2,27 +2,21 @@
 /* spans.c: which elements of an atom a piece holds: the piece's fuse met with the atom's.
  */
 
-#include <jansson.h>
 #include <string.h>
 
 #include "ckpt.h"
 
-/* Metadata `shard` of the stream format (offset, global). */
-static int dims_of(struct tu_ckpt *c, const json_t *list, unsigned rank,
-                   const uint64_t **out, struct tu_err *err)
+/* The dimensions, kept. */
+static int keep(struct tu_ckpt *c, const uint64_t **out, const uint64_t *dim, unsigned rank,
+                struct tu_err *err)
 {
     uint64_t *d = tu_arena_alloc(c->arena, rank + 1, sizeof *d, err);
     if (!d)
         return TU_ENOMEM;
-    if (json_array_size(list) != rank)
-        return tu_fail(err, TU_ESHARD, "shard metadata does not have %u dimensions",
-                       rank);
     for (unsigned i = 0; i < rank; i++) {
-        json_t *v = json_array_get(list, i);
-        if (!json_is_integer(v) || json_integer_value(v) < 0)
-            return tu_fail(err, TU_ESHARD, "shard metadata: dimension %u is not known",
-                           i);
-        d[i] = (uint64_t)json_integer_value(v);
+        if (dim[i] == TU_REGION_OPEN)
+            return tu_fail(err, TU_ESHARD, "shard metadata: dimension %u is not known", i);
+        d[i] = dim[i];
     }
     *out = d;
     return 0;
@@ -31,32 +25,21 @@ static int dims_of(struct tu_ckpt *c, const json_t *list, unsigned rank,
 int tui_box_of(struct tu_ckpt *c, const struct tu_tensor *t, const uint64_t **offset,
                const uint64_t **global, struct tu_err *err)
 {
-    json_t *meta = NULL;
-    int rc = 0;
+    struct tu_region where;
     *offset = *global = NULL;
-    if (!t->meta || !(strstr(t->meta, "\"shard\"") || strstr(t->meta, "\"flat\"")))
+    int rc = tu_region_of(&where, t, err);
+    if (!rc && where.kind == TU_REGION_WHOLE)
         return 0;
-    if ((rc = tu_json_parse(&meta, t->meta, strlen(t->meta), NULL, err)))
-        return rc;
-    const json_t *shard = json_object_get(meta, "shard");
-    if (json_object_get(meta, "flat"))
-        rc = tu_fail(err, TU_EUNSUP,
-                     "'%.100s' is a flat piece: join it first (tns-cat --join)", t->name);
-    else if (json_array_size(json_object_get(shard, "partial")))
-        rc = tu_fail(err, TU_EUNSUP, "'%.100s' is a partial sum: reduce it first",
-                     t->name);
-    else if (shard) {
-        rc = dims_of(c, json_object_get(shard, "offset"), t->rank, offset, err);
-        if (!rc)
-            rc = dims_of(c, json_object_get(shard, "global"), t->rank, global, err);
-        for (unsigned i = 0; !rc && i < t->rank; i++)
-            if ((*offset)[i] > (*global)[i] || t->dim[i] > (*global)[i] - (*offset)[i])
-                rc = tu_fail(err, TU_ESHARD, "'%.100s' reaches past its global shape",
-                             t->name);
-        if (rc)
-            tu_err_prefix(err, "'%.60s'", t->name);
-    }
-    json_decref(meta);
+    if (!rc && where.kind == TU_REGION_FLAT)
+        rc = tu_fail(err, TU_EUNSUP, "a flat piece: join it first (tns-cat --join)");
+    else if (!rc && where.partial)
+        rc = tu_fail(err, TU_EUNSUP, "a partial sum: reduce it first");
+    if (!rc)
+        rc = keep(c, offset, where.off, where.rank, err);
+    if (!rc)
+        rc = keep(c, global, where.global, where.rank, err);
+    if (rc)
+        tu_err_prefix(err, "'%.100s'", t->name);
     return rc;
 }
 

@@ -286,7 +286,9 @@ static int check_shard(struct head *h, struct tu_err *err)
 {
     if (h->type != TU_REC_TENSOR || !h->json)
         return 0;
-    return located(tui_shard_check(h->json, h->word, h->nwords, err), at_meta(h), err);
+    struct tu_region where; /* only its rules matter here */
+    return located(tui_region_read(&where, h->json, h->word, h->nwords, err), at_meta(h),
+                   err);
 }
 
 static int (*const checks[])(struct head *h, struct tu_err *err) = {

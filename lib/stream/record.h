@@ -72,10 +72,10 @@ void tui_head_pad(unsigned char fixed[TUI_FIXED], uint32_t len, uint32_t *crc);
  * about it: "a .npy file (see tns-import)". */
 const char *tui_magic_guess(const unsigned char *p, size_t n);
 
-/* shard.c: the keys `shard` and `flat` of a TENSOR's metadata (B4). */
+/* shard.c: tu_region_of from parsed metadata. */
 struct json_t;
-TU_MUST int tui_shard_check(const struct json_t *meta, const uint64_t *dim, unsigned rank,
-                            struct tu_err *err);
+TU_MUST int tui_region_read(struct tu_region *out, const struct json_t *meta,
+                            const uint64_t *dim, unsigned rank, struct tu_err *err);
 
 /* segment.c: counters and digest of the segment at hand. */
 struct tui_segment {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* shard.c: the rules of the metadata keys `shard` and `flat` (B4): a piece lies inside
- * its whole, and mesh, coordinates and placements agree.
+/* shard.c: the metadata keys `shard` and `flat` (B4): where a piece lies in its whole,
+ * and their rules: it lies inside, and mesh, coordinates and placements agree.
  *
  * Not for computing with shards: that is another room's work. */
 #include <inttypes.h>
@@ -25,8 +25,8 @@ static int bad(struct tu_err *err, const char *what)
 }
 
 /* global and offset against the shape. */
-static int check_box(const json_t *shard, const uint64_t *dim, unsigned rank,
-                     struct tu_err *err)
+static int read_box(struct tu_region *out, const json_t *shard, const uint64_t *dim,
+                    unsigned rank, struct tu_err *err)
 {
     const json_t *global = json_object_get(shard, "global");
     const json_t *offset = json_object_get(shard, "offset");
@@ -37,6 +37,8 @@ static int check_box(const json_t *shard, const uint64_t *dim, unsigned rank,
             err, TU_ESHARD,
             "shard with %zu global sizes and %zu offsets of a tensor of rank %u",
             json_array_size(global), json_array_size(offset), rank);
+    out->kind = TU_REGION_BOX;
+    out->rank = rank;
     for (unsigned i = 0; i < rank; i++) {
         const json_t *g = json_array_get(global, i);
         uint64_t whole = TU_SIZE_MAX, from, to;
@@ -48,6 +50,9 @@ static int check_box(const json_t *shard, const uint64_t *dim, unsigned rank,
                            "shard: dimension %u: offset %" PRIu64 " + %" PRIu64
                            " is beyond the whole of %" PRIu64,
                            i, from, dim[i], whole);
+        out->global[i] = json_is_null(g) ? TU_REGION_OPEN : whole;
+        out->off[i] = from;
+        out->len[i] = dim[i];
     }
     return 0;
 }
@@ -119,8 +124,8 @@ static int check_place(const json_t *place, unsigned rank, json_t *axes,
     return rc;
 }
 
-static int check_shard(const json_t *shard, const uint64_t *dim, unsigned rank,
-                       struct tu_err *err)
+static int read_shard(struct tu_region *out, const json_t *shard, const uint64_t *dim,
+                      unsigned rank, struct tu_err *err)
 {
     const json_t *mesh = json_object_get(shard, "mesh");
     const json_t *coord = json_object_get(shard, "coord");
@@ -131,7 +136,7 @@ static int check_shard(const json_t *shard, const uint64_t *dim, unsigned rank,
     json_t *axes = json_object();
     if (!axes)
         return tu_fail(err, TU_ENOMEM, "out of memory");
-    int rc = check_box(shard, dim, rank, err);
+    int rc = read_box(out, shard, dim, rank, err);
     if (!rc && mesh)
         rc = check_mesh(mesh, axes, err);
     if (!rc && coord)
@@ -140,24 +145,25 @@ static int check_shard(const json_t *shard, const uint64_t *dim, unsigned rank,
         rc = check_place(place, rank, axes, err);
     if (!rc && partial)
         rc = use_axes(partial, axes, "partial", err);
+    out->partial = json_array_size(partial) > 0;
     json_decref(axes);
     return rc;
 }
 
 /* flat: {"global":[…],"range":[begin,end]} of a record of shape [end - begin]. */
-static int check_flat(const json_t *flat, const uint64_t *dim, unsigned rank,
-                      struct tu_err *err)
+static int read_flat(struct tu_region *out, const json_t *flat, const uint64_t *dim,
+                     unsigned rank, struct tu_err *err)
 {
     const json_t *global = json_object_get(flat, "global");
     const json_t *range = json_object_get(flat, "range");
-    uint64_t whole[TU_RANK_MAX], elements, begin, end;
+    uint64_t elements, begin, end;
     const size_t n = json_array_size(global);
     if (!json_is_object(flat) || !json_is_array(global) || n > TU_RANK_MAX)
         return bad(err, "flat without the list global of at most 64 sizes");
     for (size_t i = 0; i < n; i++)
-        if (!count_of(json_array_get(global, i), &whole[i]))
+        if (!count_of(json_array_get(global, i), &out->global[i]))
             return tu_fail(err, TU_ESHARD, "flat: dimension %zu: not a count", i);
-    if (tu_elements(whole, (unsigned)n, &elements, NULL))
+    if (tu_elements(out->global, (unsigned)n, &elements, NULL))
         return bad(err, "flat: global has 2^63 elements or more");
     if (json_array_size(range) != 2 || !count_of(json_array_get(range, 0), &begin) ||
         !count_of(json_array_get(range, 1), &end) || begin > end || end > elements)
@@ -167,16 +173,39 @@ static int check_flat(const json_t *flat, const uint64_t *dim, unsigned rank,
     if (rank != 1 || dim[0] != end - begin)
         return tu_fail(err, TU_ESHARD, "flat: the shape is not [%" PRIu64 "]",
                        end - begin);
+    out->kind = TU_REGION_FLAT;
+    out->rank = (unsigned)n;
+    out->off[0] = begin;
+    out->len[0] = end - begin;
     return 0;
 }
 
-int tui_shard_check(const json_t *meta, const uint64_t *dim, unsigned rank,
-                    struct tu_err *err)
+int tui_region_read(struct tu_region *out, const json_t *meta, const uint64_t *dim,
+                    unsigned rank, struct tu_err *err)
 {
     const json_t *shard = json_object_get(meta, "shard");
     const json_t *flat = json_object_get(meta, "flat");
-    int rc = shard ? check_shard(shard, dim, rank, err) : 0;
-    if (!rc && flat)
-        rc = check_flat(flat, dim, rank, err);
+    out->kind = TU_REGION_WHOLE;
+    out->partial = false;
+    int rc = flat ? read_flat(out, flat, dim, rank, err) : 0;
+    if (!rc && shard)
+        rc = read_shard(out, shard, dim, rank, err);
+    return rc;
+}
+
+int tu_region_of(struct tu_region *out, const struct tu_tensor *t, struct tu_err *err)
+{
+    static const struct tu_json_limits limits = {.depth = TU_JSON_DEPTH_META,
+                                                 .object = true};
+    json_t *meta = NULL;
+    out->kind = TU_REGION_WHOLE;
+    out->partial = false;
+    /* Most tensors are whole: their metadata is not worth parsing. */
+    if (!t->meta || !(strstr(t->meta, "\"shard\"") || strstr(t->meta, "\"flat\"")))
+        return 0;
+    int rc = tu_json_parse(&meta, t->meta, strlen(t->meta), &limits, err);
+    if (!rc)
+        rc = tui_region_read(out, meta, t->dim, t->rank, err);
+    json_decref(meta);
     return rc;
 }

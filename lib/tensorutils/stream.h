@@ -64,6 +64,23 @@ TU_API void tu_record_of(struct tu_record *out, const struct tu_tensor *t);
 TU_API TU_MUST int tu_record_encode(struct tu_buf *out, struct tu_record *rec,
                                     struct tu_err *err);
 
+/* Where a tensor belongs, by its metadata `shard` or `flat` (tensor-stream(5)). */
+enum tu_region_kind {
+    TU_REGION_WHOLE, /* it has neither; the rest of the region is not set */
+    TU_REGION_BOX,   /* elements off … off+len-1 of each dimension of global */
+    TU_REGION_FLAT,  /* elements off[0] … off[0]+len[0]-1 of global in C order */
+};
+#define TU_REGION_OPEN UINT64_MAX /* a global dimension that its producer did not know */
+struct tu_region {
+    enum tu_region_kind kind;
+    bool partial;  /* one of the terms of a sum (shard.partial) */
+    unsigned rank; /* of the whole */
+    uint64_t global[TU_RANK_MAX], off[TU_RANK_MAX], len[TU_RANK_MAX];
+};
+/* Errors: TU_ESHARD where it breaks a rule or lies outside the whole, TU_EMETA. */
+TU_API TU_MUST int tu_region_of(struct tu_region *out, const struct tu_tensor *t,
+                                struct tu_err *err);
+
 /* Reading ---------------------------------------------------------------------------- */
 
 struct tu_reader;
