@@ -10,7 +10,7 @@
 static struct {
     double rtol, atol;
     uint64_t ulp;
-    bool no_crc;
+    struct tu_open open;
 } opt = {.rtol = -1, .atol = -1, .ulp = UINT64_MAX};
 
 static const struct tu_opt options[] = {
@@ -18,8 +18,7 @@ static const struct tu_opt options[] = {
     {0, "atol", "X", "pass values with |a-b| <= X + rtol*|b|", TU_OPT_DOUBLE, &opt.atol, NULL, 0},
     {0, "ulp", "N", "pass values at most N representable values apart", TU_OPT_U64, &opt.ulp,
      NULL, 0},
-    {0, "no-crc", NULL, "do not verify checksums that the files store", TU_OPT_FLAG, &opt.no_crc,
-     NULL, 0},
+    TU_OPEN_OPTIONS(opt.open),
     {0},
 };
 
@@ -179,10 +178,9 @@ static int compare_all(struct diff *x, struct tu_err *err)
 static int open_side(struct tu_ctx *ctx, struct tu_source **s, const char *path,
                      struct tu_err *err)
 {
-    const struct tu_open how = {.no_crc = opt.no_crc};
     /* Standard input is a stream, a file is whatever it looks like. */
     const struct tu_format *format = strcmp(path, "-") ? NULL : tu_format_find("tns");
-    int rc = tu_source_open(s, path, format, &how, tu_ctx_job(ctx), err);
+    int rc = tu_source_open(s, path, format, &opt.open, tu_ctx_job(ctx), err);
     if (!rc && (rc = tu_source_join(s, *s, err)))
         *s = NULL;
     return rc;

@@ -7,21 +7,16 @@
 
 static struct {
     int from;
-    bool keep_header, no_crc, strict, contents, globals;
-    uint32_t void_dtype;
+    struct tu_open open;
+    bool contents, globals;
 } opt = {.from = -1};
 
 static const struct tu_opt options[] = {
     {0, "from", "FORMAT", "format of the files; default: by their contents", TU_OPT_CHOICE,
      &opt.from, tu_readable, 0},
     {0, "keep-header", NULL, "keep the header's text, so that tns-export restores every byte",
-     TU_OPT_FLAG, &opt.keep_header, NULL, 0},
-    {0, "no-crc", NULL, "do not verify checksums that the files store", TU_OPT_FLAG, &opt.no_crc,
-     NULL, 0},
-    {0, "strict", NULL, "torch: refuse globals outside the list of known ones", TU_OPT_FLAG,
-     &opt.strict, NULL, 0},
-    {0, "void", "DTYPE", "npy: what raw elements (V1, V2) mean", TU_OPT_DTYPE, &opt.void_dtype,
-     NULL, 0},
+     TU_OPT_FLAG, &opt.open.keep_header, NULL, 0},
+    TU_OPEN_OPTIONS(opt.open),
     {0, "contents", NULL, "open each segment with META contents, so that nothing has to spool",
      TU_OPT_FLAG, &opt.contents, NULL, 0},
     {0, "globals", NULL, "torch: list the globals that the pickles name, and import nothing",
@@ -44,14 +39,8 @@ static const struct tu_column global_columns[] = {
 static int open_file(struct tu_ctx *ctx, struct tu_source **s, const char *path,
                      struct tu_err *err)
 {
-    const struct tu_open how = {
-        .keep_header = opt.keep_header,
-        .no_crc = opt.no_crc,
-        .strict = opt.strict,
-        .void_dtype = opt.void_dtype,
-    };
-    return tu_source_open(s, path, tu_format_chosen(tu_readable, opt.from), &how, tu_ctx_job(ctx),
-                          err);
+    return tu_source_open(s, path, tu_format_chosen(tu_readable, opt.from), &opt.open,
+                          tu_ctx_job(ctx), err);
 }
 
 static void list_globals(struct tu_ctx *ctx, const struct tu_source *s)

@@ -3,13 +3,13 @@
  * what is in them. */
 #include <stdio.h>
 #include <string.h>
-#include <tensorutils/format.h>
-#include "common/input.h"
+#include "common/formats.h"
 #include "common/main.h"
 #include "common/select.h"
 
 static struct {
     struct tu_selection select;
+    struct tu_open open;
     bool stats, all;
 } opt;
 
@@ -19,6 +19,7 @@ static const struct tu_opt options[] = {
      TU_OPT_FLAG, &opt.stats, NULL, 0},
     {'a', "all", NULL, "the other records too: META topics and the ends of segments",
      TU_OPT_FLAG, &opt.all, NULL, 0},
+    TU_OPEN_OPTIONS(opt.open),
     {0},
 };
 
@@ -45,9 +46,7 @@ struct list {
     struct tu_edit *edit;
     struct tu_edit_plan plan;
     unsigned char *buf;
-    const char *file;
-    tu_pull_fn pull; /* the payload of the record at hand */
-    void *from;
+    struct tu_feed *feed;
 };
 
 #define CHUNK (16 * TU_IO_CHUNK) /* whole blocks of a tally for every element size */
@@ -68,7 +67,7 @@ static int tally(struct list *l, const struct tu_record *rec, struct tu_tally *t
     for (;;) {
         size_t have = 0;
         do {
-            int rc = l->pull(l->from, l->buf + have, chunk - have, &got, err);
+            int rc = tu_feed_read(l->feed, l->buf + have, chunk - have, &got, err);
             if (rc)
                 return rc;
             have += got;
@@ -103,7 +102,7 @@ static int show(struct list *l, const struct tu_record *rec, struct tu_err *err)
     if (rc)
         return rc;
     const struct tu_cell before[BEFORE_N] = {
-        {.s = l->file},
+        {.s = tu_feed_name(l->feed)},
         {.u = rec->segment},
         {.u = rec->offset},
         {.s = type_name(rec)},
@@ -150,53 +149,17 @@ static int one_record(struct list *l, const struct tu_record *rec, struct tu_err
     return rc || !yes ? rc : show(l, rec, err);
 }
 
-static int pull_reader(void *ctx, void *buf, size_t n, size_t *got, struct tu_err *err)
+static int list_file(struct list *l, const char *path, struct tu_err *err)
 {
-    return tu_reader_read(ctx, buf, n, got, err);
-}
-
-static int list_stream(struct list *l, const char *path, struct tu_err *err)
-{
-    struct tu_in *in;
-    struct tu_reader *r;
+    const struct tu_feed_how how = {.open = opt.open, .headers = true};
     const struct tu_record *rec;
-    int rc = tu_in_open(&in, path, err);
-    if (!rc)
-        rc = tu_reader_new(&r, in, TU_READER_NOVERIFY, NULL, err);
+    int rc = tu_feed_open(&l->feed, path, &how, tu_ctx_job(l->ctx), err);
     if (rc)
         return rc;
-    l->file = tu_reader_name(r);
-    l->pull = pull_reader;
-    l->from = r;
-    while ((rc = tu_reader_next(r, &rec, err)) == 0 && rec &&
+    while ((rc = tu_feed_next(l->feed, &rec, err)) == 0 && rec &&
            !(rc = one_record(l, rec, err)))
         ;
-    tu_reader_free(r);
-    return rc;
-}
-
-static int list_source(struct list *l, const char *path, struct tu_err *err)
-{
-    struct tu_source *s;
-    struct tu_record rec;
-    int rc = tu_source_open(&s, path, NULL, NULL, tu_ctx_job(l->ctx), err);
-    if (rc)
-        return rc;
-    l->file = path;
-    l->pull = tu_walk_pull;
-    for (size_t i = 0; !rc && opt.all && i < s->metas; i++) {
-        rec = (struct tu_record){.type = TU_REC_META, .name = s->meta[i].topic,
-                                 .meta = s->meta[i].json, .meta_len = s->meta[i].n};
-        rc = one_record(l, &rec, err);
-    }
-    for (size_t i = 0; !rc && i < s->n; i++) {
-        struct tu_walk w = {s, i, 0};
-        l->from = &w;
-        tu_record_of(&rec, &s->tensor[i]);
-        rec.offset = s->extent && s->extent[i].in ? s->extent[i].off : 0;
-        rc = one_record(l, &rec, err);
-    }
-    tu_source_close(s);
+    tu_feed_close(l->feed);
     return rc;
 }
 
@@ -217,7 +180,7 @@ static int run(struct tu_ctx *ctx, int argc, char **argv)
     else
         tu_rows_begin(ctx, opt.stats ? stats_columns : plain_columns);
     for (int i = 0; !rc && i < (argc ? argc : 1); i++)
-        if ((tu_input_foreign(path[i]) ? list_source : list_stream)(&l, path[i], &err))
+        if (list_file(&l, path[i], &err))
             tu_error(ctx, &err); /* the other files are still listed */
     tu_edit_free(l.edit);
     tu_free(l.buf);

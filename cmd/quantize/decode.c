@@ -190,24 +190,6 @@ static int missing(const struct run *r, struct tu_err *err)
                    r->tensor.name, r->coding.side[k].suffix);
 }
 
-static int copy_tensor(struct run *r, struct tu_err *err)
-{
-    char buf[65536];
-    struct tu_record rec;
-    if (r->in.reader)
-        return tu_writer_copy(r->writer, r->in.reader, err);
-    tu_record_of(&rec, &r->in.tensor);
-    int rc = tu_writer_record(r->writer, &rec, err);
-    for (uint64_t left = r->in.tensor.bytes; !rc && left;) {
-        size_t n = (size_t)tu_min(left, sizeof buf);
-        rc = input_read(&r->in, buf, n, err);
-        if (!rc)
-            rc = tu_writer_write(r->writer, buf, n, err);
-        left -= n;
-    }
-    return rc;
-}
-
 static int decode_tensor(struct run *r, struct tu_err *err)
 {
     bool yes = false;
@@ -226,7 +208,7 @@ static int decode_tensor(struct run *r, struct tu_err *err)
     if (rc)
         return tu_err_prefix(err, "'%.80s'", r->in.tensor.name);
     if (!yes)
-        return copy_tensor(r, err);
+        return tu_feed_copy(r->in.feed, r->writer, err);
     return r->coding.sides ? put_aside(r, err) : decode_now(r, err);
 }
 
@@ -244,7 +226,7 @@ static int decode_input(struct run *r, const char *path, struct tu_err *err)
         else if (what == ITEM_META && strcmp(r->in.topic, "contents") != 0)
             rc = tu_writer_meta(r->writer, r->in.topic, r->in.json, r->in.json_len, err);
         else if (what == ITEM_OTHER)
-            rc = tu_writer_copy(r->writer, r->in.reader, err);
+            rc = tu_feed_copy(r->in.feed, r->writer, err);
         else if (what == ITEM_END)
             rc = tu_writer_end(r->writer, false, err);
     }

@@ -151,23 +151,22 @@ static int encode_codec(struct run *r, struct task *t, struct tu_measure *m,
     return rc;
 }
 
-/* A tensor that is only cast, or kept. */
-static int encode_plain(struct run *r, uint32_t to, struct tu_err *err)
+/* A tensor that is only cast. */
+static int encode_cast(struct run *r, uint32_t to, struct tu_err *err)
 {
     enum { N = 16384 };
     static unsigned char in[N * 16], out[N * 16];
     const struct tu_tensor *x = &r->in.tensor;
-    const struct tu_dtype *d = tu_dtype_find(x->dtype);
-    int rc = begin_record(r, x->name, to ? to : x->dtype, x->dim, x->rank, x->meta, err);
+    const struct tu_dtype *from = tu_dtype_find(x->dtype), *d = tu_dtype_find(to);
+    int rc = begin_record(r, x->name, to, x->dim, x->rank, x->meta, err);
     for (uint64_t left = x->bytes; !rc && left;) {
-        size_t n = (size_t)tu_min(left, to ? N * (uint64_t)d->block_bytes : sizeof in);
+        size_t n = (size_t)tu_min(left, N * (uint64_t)from->block_bytes);
+        size_t blocks = n / from->block_bytes;
         rc = input_read(&r->in, in, n, err);
-        if (!rc && to)
-            rc = tu_cast(to, out, x->dtype, in, n / d->block_bytes, err);
         if (!rc)
-            rc = flow_write(r, to ? out : in,
-                            to ? n / d->block_bytes * tu_dtype_find(to)->block_bytes : n,
-                            err);
+            rc = tu_cast(to, out, x->dtype, in, blocks, err);
+        if (!rc)
+            rc = flow_write(r, out, blocks * d->block_bytes, err);
         left -= n;
     }
     return rc;
@@ -203,8 +202,8 @@ static int encode_tensor(struct run *r, struct tu_err *err)
     if (t.codec)
         rc = encode_codec(r, &t, &m, &replaced, err);
     else if (r->writer)
-        rc = !t.cast && r->in.reader ? tu_writer_copy(r->writer, r->in.reader, err)
-                                     : encode_plain(r, t.cast, err);
+        rc = t.cast ? encode_cast(r, t.cast, err)
+                    : tu_feed_copy(r->in.feed, r->writer, err);
     if (rc) {
         tu_err_prefix(err, "'%.80s'", x->name);
     } else {
@@ -255,7 +254,7 @@ static int encode_input(struct run *r, const char *path, struct tu_err *err)
         else if (what == ITEM_META)
             rc = encode_meta(r, err);
         else if (what == ITEM_OTHER && r->writer)
-            rc = tu_writer_copy(r->writer, r->in.reader, err);
+            rc = tu_feed_copy(r->in.feed, r->writer, err);
         else if (what == ITEM_END && !(rc = tu_recipe_check(choosing.recipe, err)) &&
                  r->writer)
             rc = tu_writer_end(r->writer, false, err);

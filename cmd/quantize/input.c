@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* input.c: one face for streams and for files of other formats. */
+/* input.c: the records of an operand, what they say of the model, and payloads that are
+ * read twice. */
 #include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
-#include "common/input.h"
 #include "quantize/quantize.h"
 
 /* Layers and a head of its own, from names. */
@@ -79,71 +79,45 @@ static int look_at_meta(struct input *in, struct tu_err *err)
 
 int input_open(struct input *in, const char *path, struct tu_ctx *ctx, struct tu_err *err)
 {
-    struct tu_in *file;
     *in = (struct input){.path = path};
-    if (tu_input_foreign(path)) {
-        const struct tu_open how = {.strict = false};
-        struct tu_source *s;
-        int rc = tu_source_open(&s, path, NULL, &how, tu_ctx_job(ctx), err);
-        if (rc || (rc = tu_source_join(&in->source, s, err)))
-            return rc;
-        return look_at_names(&in->model, in->source->n, source_name, in->source, err);
-    }
-    int rc = tu_in_open(&file, path, err);
-    return rc ? rc : tu_reader_new(&in->reader, file, 0, tu_ctx_pool(ctx), err);
+    int rc = tu_feed_open(&in->feed, path, NULL, tu_ctx_job(ctx), err);
+    if (rc)
+        return rc;
+    const struct tu_source *s = tu_feed_source(in->feed);
+    if (s)
+        rc = look_at_names(&in->model, s->n, source_name, s, err);
+    if (rc)
+        input_close(in);
+    return rc;
 }
 
 void input_close(struct input *in)
 {
-    tu_source_close(in->source);
-    tu_reader_free(in->reader);
+    tu_feed_close(in->feed);
     if (in->spool)
         fclose(in->spool);
     *in = (struct input){.path = in->path};
 }
 
-static int next_of_source(struct input *in, enum item *what, struct tu_err *err)
-{
-    const struct tu_source *s = in->source;
-    size_t i = in->at++;
-    *what = ITEM_DONE;
-    if (i < s->metas) {
-        *what = ITEM_META;
-        in->topic = s->meta[i].topic;
-        in->json = s->meta[i].json;
-        in->json_len = s->meta[i].n;
-        return look_at_meta(in, err);
-    }
-    if (i < s->metas + s->n) {
-        *what = ITEM_TENSOR;
-        in->tensor = s->tensor[i - s->metas];
-    } else if (i == s->metas + s->n) {
-        *what = ITEM_END;
-    }
-    return 0;
-}
-
 int input_next(struct input *in, enum item *what, struct tu_err *err)
 {
-    in->pos = 0;
+    const struct tu_record *rec;
     in->spooled = false;
-    if (in->source)
-        return next_of_source(in, what, err);
-    int rc = tu_reader_next(in->reader, &in->rec, err);
+    int rc = tu_feed_next(in->feed, &rec, err);
     if (rc)
         return rc;
-    *what = !in->rec                         ? ITEM_DONE
-            : in->rec->type == TU_REC_END    ? ITEM_END
-            : in->rec->type == TU_REC_META   ? ITEM_META
-            : in->rec->type == TU_REC_TENSOR ? ITEM_TENSOR
-                                             : ITEM_OTHER;
+    *what = !rec                         ? ITEM_DONE
+            : rec->type == TU_REC_END    ? ITEM_END
+            : rec->type == TU_REC_META   ? ITEM_META
+            : rec->type == TU_REC_TENSOR ? ITEM_TENSOR
+                                         : ITEM_OTHER;
     if (*what == ITEM_TENSOR)
-        tu_record_tensor(in->rec, &in->tensor);
+        tu_record_tensor(rec, &in->tensor);
     if (*what != ITEM_META)
         return 0;
-    in->topic = in->rec->name;
-    in->json = in->rec->meta;
-    in->json_len = in->rec->meta_len;
+    in->topic = rec->name;
+    in->json = rec->meta;
+    in->json_len = rec->meta_len;
     return look_at_meta(in, err);
 }
 
@@ -151,17 +125,10 @@ int input_read(struct input *in, void *buf, size_t n, struct tu_err *err)
 {
     size_t got = 0;
     int rc = 0;
-    if (in->spooled) {
+    if (in->spooled)
         got = fread(buf, 1, n, in->spool);
-    } else if (in->source) {
-        got = n;
-        rc = tu_source_read(in->source, in->at - 1 - in->source->metas, in->pos, buf, n,
-                            err);
-    } else {
-        for (size_t part = 1; !rc && got < n && part; got += part)
-            rc = tu_reader_read(in->reader, (char *)buf + got, n - got, &part, err);
-    }
-    in->pos += got;
+    for (size_t part = !in->spooled; !rc && got < n && part; got += part)
+        rc = tu_feed_read(in->feed, (char *)buf + got, n - got, &part, err);
     return rc || got == n ? rc
                           : tu_fail(err, TU_EIO, "%s: '%.80s' ends early", in->path,
                                     in->tensor.name);
@@ -171,13 +138,13 @@ int input_spool(struct input *in, struct tu_err *err)
 {
     char buf[65536];
     size_t got = 1;
-    if (in->source)
+    if (tu_feed_source(in->feed))
         return 0;
     if (!in->spool && !(in->spool = tmpfile()))
         return tu_fail_errno(err, "temporary file");
     rewind(in->spool);
     while (got) {
-        int rc = tu_reader_read(in->reader, buf, sizeof buf, &got, err);
+        int rc = tu_feed_read(in->feed, buf, sizeof buf, &got, err);
         if (rc)
             return rc;
         if (fwrite(buf, 1, got, in->spool) != got)
@@ -189,8 +156,7 @@ int input_spool(struct input *in, struct tu_err *err)
 
 int input_rewind(struct input *in, struct tu_err *err)
 {
-    in->pos = 0;
-    if (in->source)
-        return 0;
+    if (!in->spooled)
+        return tu_feed_rewind(in->feed, err);
     return fseek(in->spool, 0, SEEK_SET) ? tu_fail_errno(err, "temporary file") : 0;
 }

@@ -53,11 +53,7 @@ enum item { ITEM_TENSOR, ITEM_META, ITEM_OTHER, ITEM_END, ITEM_DONE };
 
 struct input {
     const char *path;
-    struct tu_source *source; /* a file of a foreign format, else… */
-    struct tu_reader *reader; /* …a stream */
-    const struct tu_record *rec;
-    size_t at;                /* next thing of the source */
-    uint64_t pos;             /* in the payload at hand */
+    struct tu_feed *feed;
     FILE *spool;              /* of a payload that is read twice */
     bool spooled;
     struct tu_tensor tensor;  /* ITEM_TENSOR */

@@ -19,8 +19,6 @@ const struct tu_format *const tu_formats[] = {
     NULL,
 };
 
-#define HEAD 4096 /* bytes that sniffing looks at: what tu_in_peek gives */
-#define WINDOW ((size_t)4 << 20)
 
 const struct tu_format *tu_format_find(const char *name)
 {
@@ -93,17 +91,23 @@ static int fail_unknown(const char *path, const unsigned char *head, size_t n,
                       hex);
 }
 
+const struct tu_format *tui_format_sniff(const char *path, bool folder,
+                                         const unsigned char *head, size_t n)
+{
+    for (const struct tu_format *const *f = tu_formats; *f; f++) {
+        if ((*f)->flags & TU_FORMAT_READ && (!folder || (*f)->flags & TU_FORMAT_DIR) &&
+            (*f)->sniff(path, head, n))
+            return *f;
+    }
+    return NULL;
+}
+
 static int sniff(const struct tu_format **out, const char *path, bool folder,
                  const unsigned char *head, size_t n, struct tu_err *err)
 {
-    for (const struct tu_format *const *f = tu_formats; *f; f++) {
-        if ((folder && !((*f)->flags & TU_FORMAT_DIR)) || !((*f)->flags & TU_FORMAT_READ))
-            continue;
-        if ((*f)->sniff(path, head, n)) {
-            *out = *f;
-            return 0;
-        }
-    }
+    *out = tui_format_sniff(path, folder, head, n);
+    if (*out)
+        return 0;
     if (folder)
         return tu_fail(err, TU_EMAGIC, "%s: a folder without tensor files that are known here",
                        path);
@@ -114,7 +118,7 @@ static int sniff(const struct tu_format **out, const char *path, bool folder,
 static int prepare(struct tu_in **out, const struct tu_format **format, const char *path,
                    const struct tu_open *how, struct tu_err *err)
 {
-    unsigned char head[HEAD];
+    unsigned char head[TUI_SNIFF];
     size_t n = 0;
     struct tu_in *in = how->in;
     int code = in ? 0 : tu_in_open(&in, path, err);
@@ -228,12 +232,12 @@ int tu_source_verify(struct tu_source *s, size_t i, struct tu_pool *pool, struct
         return s->ops->verify(s, i, pool, err);
     if (!tui_has_crc(s, i))
         return 0;
-    char *buf = tu_alloc(WINDOW, 1, err);
+    char *buf = tu_alloc(TUI_WINDOW, 1, err);
     if (!buf)
         return TU_ENOMEM;
     uint32_t crc = 0;
     for (uint64_t off = 0, all = s->tensor[i].bytes; !code && off < all;) {
-        size_t n = (size_t)tu_min(WINDOW, all - off);
+        size_t n = (size_t)tu_min(TUI_WINDOW, all - off);
         code = s->ops->read(s, i, off, buf, n, err);
         crc = code ? crc : tu_crc32_pool(crc, buf, n, pool);
         off += n;

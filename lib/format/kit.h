@@ -26,6 +26,13 @@ bool tui_has_crc(const struct tu_source *s, size_t i);
 /* TU_EPCRC where it does and says something else. */
 TU_MUST int tui_check_crc(const struct tu_source *s, size_t i, uint32_t crc, struct tu_err *err);
 
+#define TUI_WINDOW ((size_t)4 << 20) /* bytes of a tensor in memory at a time */
+#define TUI_SNIFF 4096 /* bytes that sniffing looks at: what tu_in_peek gives */
+/* The readable format of a file that begins with head[n], or of a folder; NULL if none
+ * claims it. */
+const struct tu_format *tui_format_sniff(const char *path, bool folder,
+                                         const unsigned char *head, size_t n);
+
 /* META ----------------------------------------------------------------------------------------- */
 
 #define TUI_META_MAX ((size_t)16 << 20) /* bytes of one META object in a stream */

@@ -6,8 +6,6 @@
  * and no END written, behind bytes that were wrong. */
 #include "kit.h"
 
-#define WINDOW ((size_t)4 << 20)
-
 /* Where a window goes: a sink or a stream. */
 struct target {
     struct tu_sink *sink;
@@ -32,11 +30,11 @@ static int move(struct tu_source *s, size_t i, const struct target *to, uint64_t
     int code = tui_has_crc(s, i) ? 0 : tu_source_verify(s, i, pool, err);
     if (code)
         return code;
-    char *buf = tu_alloc((size_t)tu_min(WINDOW, all), 1, err);
+    char *buf = tu_alloc((size_t)tu_min(TUI_WINDOW, all), 1, err);
     if (!buf)
         return TU_ENOMEM;
     for (uint64_t off = 0; !code && off < all;) {
-        size_t n = (size_t)tu_min(WINDOW, all - off);
+        size_t n = (size_t)tu_min(TUI_WINDOW, all - off);
         if (tu_job_cancelled(job)) {
             code = tu_fail(err, TU_ECANCEL, "%s: stopped on request", s->path);
             break;
@@ -249,7 +247,7 @@ static int pass(struct tu_reader *r, struct tu_sink *sink, size_t i, uint64_t *d
     uint64_t off = 0;
     for (size_t got;; off += got) {
         int code = tu_job_cancelled(job) ? tu_fail(err, TU_ECANCEL, "stopped on request")
-                                         : tu_reader_read(r, buf, WINDOW, &got, err);
+                                         : tu_reader_read(r, buf, TUI_WINDOW, &got, err);
         if (code || !got)
             return code;
         code = tu_sink_write(sink, i, off, buf, got, err);
@@ -265,7 +263,7 @@ static int pour(struct tu_reader *r, const struct tu_record *rec, const struct p
                 struct tu_sink *sink, const struct tu_job *job, struct tu_err *err)
 {
     uint64_t done = 0;
-    char *buf = tu_alloc(WINDOW, 1, err);
+    char *buf = tu_alloc(TUI_WINDOW, 1, err);
     unsigned char *seen = buf ? tu_calloc(p->n, 1, err) : NULL;
     int code = seen ? 0 : TU_ENOMEM;
     for (; !code && rec; code = code ? code : tu_reader_next(r, &rec, err)) {

@@ -4,9 +4,9 @@
  * A format is a row of tu_formats. A *source* is an open file of any format: a list of
  * tensors with random access to their C-order bytes. A *sink* is a file being written
  * whose tensors are all declared before the first byte, and whose bytes may then come in
- * any order, from any thread. So every reader (tns-import, tns-ls, tns-diff, shard-ckpt,
- * quantize) and every writer (tns-export, shard-ckpt) works on all of them, the tensor
- * stream included.
+ * any order, from any thread. A *feed* gives the records of any file one by one. So every
+ * reader (tns-import, tns-ls, tns-cat, tns-diff, shard-ckpt, quantize) and every writer
+ * (tns-export, shard-ckpt) works on all of them, the tensor stream included.
  *
  * May change before 1.0, except for struct tu_tensor and the stream. */
 #ifndef TENSORUTILS_FORMAT_H
@@ -210,6 +210,52 @@ TU_API bool tu_stream_announced(struct tu_in *in);
 TU_API TU_MUST int tu_stream_save(struct tu_in *in, const char *path,
                                   const struct tu_format *format, const struct tu_save *what,
                                   bool durable, const struct tu_job *job, struct tu_err *err);
+
+/* Records of any file ------------------------------------------------------------------- */
+
+/* The records of a file, whatever it is, in order and in bounded memory: those of a
+ * stream, or of another format those of the stream that tns-import makes of it. "-" and
+ * pipes are streams; other files are sniffed. For commands that work record by record
+ * (tns-ls, tns-cat, quantize). */
+struct tu_feed;
+
+/* {0} is the default. */
+struct tu_feed_how {
+    struct tu_open open; /* for other formats, and streams that are joined; the payloads of
+                          * streams are verified in any case */
+    bool headers;        /* pass over payloads that are not read, without verifying them */
+    bool join;           /* one segment, pieces made whole (tu_source_join) */
+    size_t orders;       /* in each segment the tensors that match order[0] come first, then */
+    struct tu_pattern *const *order; /* those of order[1], …, then the rest; may spool */
+};
+
+/* how may be NULL; its patterns are not needed afterwards. Errors: those of tu_reader_new,
+ * tu_index_open, tu_source_open and tu_source_join. */
+TU_API TU_MUST int tu_feed_open(struct tu_feed **out, const char *path,
+                                const struct tu_feed_how *how, const struct tu_job *job,
+                                struct tu_err *err);
+TU_API void tu_feed_close(struct tu_feed *f); /* NULL allowed */
+/* For messages and reports. */
+TU_API const char *tu_feed_name(const struct tu_feed *f);
+/* What there is to pass, for progress; 0: not known. */
+TU_API uint64_t tu_feed_bytes(const struct tu_feed *f);
+/* As tu_reader_next. The offset of a record of another format is that of its bytes in the
+ * file, 0 where they are not in one piece. */
+TU_API TU_MUST int tu_feed_next(struct tu_feed *f, const struct tu_record **rec,
+                                struct tu_err *err);
+/* The payload of the record at hand, as tu_reader_read: a tu_pull_fn, feed is the struct
+ * tu_feed. A checksum is compared with the last byte, or where the format stores one of
+ * something larger before the first. */
+TU_API TU_MUST int tu_feed_read(void *feed, void *buf, size_t n, size_t *got,
+                                struct tu_err *err);
+/* The payload of the record at hand from its first byte again. TU_EUSAGE for a stream that
+ * passes by, which tu_feed_source tells. */
+TU_API TU_MUST int tu_feed_rewind(struct tu_feed *f, struct tu_err *err);
+/* What is behind a file of another format, or pieces that were joined: borrowed, so that
+ * all names are known beforehand. NULL for a stream. */
+TU_API const struct tu_source *tu_feed_source(const struct tu_feed *f);
+/* The record at hand (not END), its payload not yet read, as it is; as tu_writer_copy. */
+TU_API TU_MUST int tu_feed_copy(struct tu_feed *f, struct tu_writer *w, struct tu_err *err);
 
 /* Comparison ---------------------------------------------------------------------------- */
 

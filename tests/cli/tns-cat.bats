@@ -2,6 +2,7 @@
 load helper
 
 DATA=$BATS_TEST_DIRNAME/../data/stream
+FILES=$BATS_TEST_DIRNAME/../data
 
 prepare() {
     tns-gen a:dist=arange,dtype=i32 l.0.w:dtype=bf16 l.1.w --shape 4,6 -o x.tns
@@ -114,6 +115,73 @@ numbers() { tns-cat -s "$2" "$1" | tail -c +129 | head -c "$3" | od -An -v -td4 
     printf '\377' | dd of=bad.tns bs=1 seek=450 conv=notrunc status=none
     run -3 tns-cat --join bad.tns -o o.tns
     run -2 tns-cat --join x.tns y.tns
+}
+
+@test "files of every format pass as what tns-import makes of them" {
+    local f
+    for f in safetensors/case1.safetensors safetensors/dtypes.safetensors npy/fortran_be.npy \
+        npy/stored.npz npy/deflated.npz torch/new_case2.pt torch/new_deflated.pt \
+        torch/new_views.pt torch/old_case3_legacy.pt gguf/blocks.gguf gguf/kv.gguf \
+        hf/llama_sharded; do
+        tns-import "$FILES/$f" >want.tns
+        echo "$f"
+        tns-cat "$FILES/$f" | cmp - want.tns
+        tns-cat x.tns "$FILES/$f" y.tns | cmp - <(cat x.tns want.tns y.tns)
+        tns-cat -d f32 --align 256 -i "$FILES/$f" >a.tns
+        tns-cat -d f32 --align 256 -i want.tns | cmp - a.tns
+        tns-cat --order '.*[bw]' "$FILES/$f" | cmp - <(tns-cat --order '.*[bw]' want.tns)
+        tns-cat --join "$FILES/$f" | cmp - <(tns-cat --join want.tns)
+    done
+}
+
+@test "other formats are edited like streams" {
+    tns-export x.tns -o x.safetensors
+    tns-export x.tns -o x.pt
+    local f
+    for f in x.safetensors x.pt; do
+        tns-cat -e 'l\.\d' -X 'l\.1' -r 'l\.(\d+)=layer.$1' --slice 'l=1:3,-2:' "$f" >o.tns
+        tns-check o.tns
+        assert_equal "$(list o.tns)" 'layer.0.w bf16 2x2'
+        tns-cat --slice 'a=1:3,-2:' "$f" >o.tns
+        assert_equal "$(numbers o.tns a 16)" '10 11 16 17'
+        tns-cat --order 'l\.1' --order l "$f" >o.tns
+        assert_equal "$(list o.tns | cut -d' ' -f1 | xargs)" 'l.1.w l.0.w a'
+    done
+    run -3 bash -c 'tns-cat <x.safetensors >o.tns' # standard input is a stream
+    assert_output --partial 'tns-import'
+}
+
+@test "pieces in other formats are joined and put in order" {
+    tns-cat --join --order other "$DATA/pieces.tns" >o.tns
+    assert_equal "$(list o.tns)" $'other i32 2\na i32 4x6'
+    mkdir pieces
+    cp "$DATA/pieces.tns" pieces/a.tns
+    run -3 tns-cat --join pieces # a folder of streams is no format
+    assert_output --partial 'pieces: a folder'
+}
+
+@test "checksums of other formats are compared before the END" {
+    cp "$FILES/npy/stored.npz" bad.npz
+    local at
+    at=$(tns-ls --json "$FILES/npy/stored.npz" |
+        awk -F'[:,]' '/"bytes":[1-9]/ { for (i = 1; i < NF; i++)
+            if ($i == "\"offset\"") { print $(i + 1); exit } }')
+    printf '\377' | dd of=bad.npz bs=1 seek="$at" conv=notrunc status=none
+    run -3 tns-cat bad.npz -o o.tns
+    assert_output --partial 'checksum mismatch'
+    [ ! -e o.tns ]
+    run -3 tns-cat -d f64 bad.npz -o o.tns
+    run -3 tns-cat --order x bad.npz -o o.tns
+    run -3 tns-ls --stats bad.npz
+    tns-ls bad.npz
+    tns-cat --no-crc bad.npz >o.tns
+    tns-check o.tns
+    # of a tensor that is left out nothing is read
+    tns-cat -x '*' bad.npz >o.tns
+    tns-check o.tns
+    tns-cat --void bf16 "$FILES/npy/void_bf16.npy" | cmp - <(tns-import --void bf16 "$FILES/npy/void_bf16.npy")
+    run -3 tns-cat "$FILES/npy/void_bf16.npy" -o o2.tns
+    assert_output --partial -- '--void=bf16'
 }
 
 @test "a failed filter leaves no END, behind an END neither" {

@@ -44,6 +44,29 @@ prepare() {
     assert_equal "$(tns-ls --all --json x.tns | grep -c '"type":"end"')" 1
 }
 
+@test "files of every format list as what tns-import makes of them" {
+    local f data=$BATS_TEST_DIRNAME/../data
+    for f in safetensors/dtypes.safetensors npy/le_f16.npy npy/deflated.npz torch/new_dtypes.pt \
+        torch/old_case3_legacy.pt gguf/blocks.gguf hf/llama_sharded; do
+        tns-import "$data/$f" >want.tns
+        echo "$f"
+        tns-ls "$data/$f" | diff - <(tns-ls want.tns)
+        tns-ls --all --stats "$data/$f" | diff - <(tns-ls --all --stats want.tns)
+        diff <(tns-ls --json -s '*1*' -x '*q*' "$data/$f" | sed 's/"file.*"type"//') \
+            <(tns-ls --json -s '*1*' -x '*q*' want.tns | sed 's/"file.*"type"//')
+    done
+    run -3 tns-ls x.tns "$data/npy/refuse_text.npy" x.tns
+    assert_equal "$(grep -c layers.1.w <<<"$output")" 2
+    run -3 tns-ls "$data/npy/void_bf16.npy"
+    tns-ls --void bf16 "$data/npy/void_bf16.npy" | grep '^bf16'
+    tns-export x.tns -o x.safetensors
+    run -3 bash -c 'tns-ls <x.safetensors'
+    tns-ls --json x.safetensors | grep -F '"name":"a"' >line
+    # the offset is where the data lies
+    at=$(grep -o '"offset":[0-9]*' line | cut -d: -f2)
+    assert_equal "$(tail -c +$((at + 1)) x.safetensors | head -c 12 | od -An -td2 | xargs)" '0 1 2 3 4 5'
+}
+
 @test "a truncated stream is status 3 and names the file" {
     head -c 500 x.tns >short.tns
     run -3 tns-ls short.tns

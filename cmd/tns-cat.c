@@ -1,14 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* tns-cat: concatenate tensor streams; choose, rename, slice, cast, reorder and join
- * tensors.
- *
- * Streams pass record by record (here), or by their index (order.c); other formats and
- * streams whose pieces are joined are sources of lib/format (source.c). */
-#include <limits.h>
+/* tns-cat: concatenate tensor files and streams; choose, rename, slice, cast, reorder and
+ * join tensors. Records come from a feed, whatever the file is. */
 #include <string.h>
-#include "tns-cat/cat.h"
+#include "common/formats.h"
+#include "common/main.h"
+#include "common/select.h"
 
-static struct cat_options opt;
+static struct {
+    struct tu_selection select;
+    struct tu_list rename, slice, dtype; /* const char * */
+    struct tu_list order;                /* struct tu_pattern * */
+    struct tu_open open;
+    uint64_t align;
+    bool index, join;
+} opt;
 
 static const struct tu_opt options[] = {
     TU_SELECT_OPTIONS(opt.select),
@@ -27,7 +32,17 @@ static const struct tu_opt options[] = {
      NULL, 0},
     {'i', "index", NULL, "an INDEX at the end of each segment", TU_OPT_FLAG, &opt.index,
      NULL, 0},
+    TU_OPEN_OPTIONS(opt.open),
     {0},
+};
+
+struct cat {
+    const struct tu_job *job;
+    struct tu_edit *edit;
+    struct tu_edit_plan plan;
+    struct tu_feed *feed;
+    struct tu_writer *writer;
+    uint64_t done, total; /* bytes, for progress */
 };
 
 /* The record as it will stand in the output. */
@@ -50,12 +65,12 @@ static struct tu_record edited(const struct tu_record *rec, const struct tu_edit
     return out;
 }
 
-static int write_payload(struct cat *c, tu_pull_fn pull, void *ctx, struct tu_err *err)
+static int write_payload(struct cat *c, struct tu_err *err)
 {
     struct tu_edit_flow flow;
     const void *p;
     size_t got;
-    int rc = tu_edit_flow_begin(&flow, &c->plan, pull, ctx, err);
+    int rc = tu_edit_flow_begin(&flow, &c->plan, tu_feed_read, c->feed, err);
     if (rc)
         return rc;
     while ((rc = tu_edit_flow_next(&flow, &p, &got, err)) == 0 && got) {
@@ -68,8 +83,7 @@ static int write_payload(struct cat *c, tu_pull_fn pull, void *ctx, struct tu_er
     return rc;
 }
 
-int cat_tensor(struct cat *c, const struct tu_record *rec, struct tu_reader *reader,
-               tu_pull_fn pull, void *ctx, struct tu_err *err)
+static int cat_tensor(struct cat *c, const struct tu_record *rec, struct tu_err *err)
 {
     struct tu_tensor t;
     tu_record_tensor(rec, &t);
@@ -78,73 +92,58 @@ int cat_tensor(struct cat *c, const struct tu_record *rec, struct tu_reader *rea
     if (rc || !c->plan.keep)
         return rc;
     struct tu_record out = edited(rec, &c->plan);
-    if (c->opt->align)
-        rc = tu_writer_align(c->writer, &out, c->opt->align, err);
-    if (!rc && reader && c->plan.same)
-        rc = tu_writer_copy(c->writer, reader, err);
+    if (opt.align)
+        rc = tu_writer_align(c->writer, &out, opt.align, err);
+    if (!rc && c->plan.same)
+        rc = tu_feed_copy(c->feed, c->writer, err);
     else if (!rc && !(rc = tu_writer_record(c->writer, &out, err)))
-        rc = write_payload(c, pull, ctx, err);
+        rc = write_payload(c, err);
     c->done += bytes;
     tu_job_progress(c->job, c->done, c->total);
     return rc;
 }
 
-/* Is this META about the records, and no longer true of them? */
-static bool rewritten(const struct cat *c, const char *topic)
+/* META contents is about the records: it follows the edit, and is left out where pieces
+ * that it speaks of were joined. */
+static int cat_contents(struct cat *c, const struct tu_record *rec, struct tu_err *err)
 {
-    return !strcmp(topic, "contents") && (c->opt->join || tu_edit_changes(c->edit));
+    const char *json;
+    size_t n;
+    if (opt.join)
+        return 0;
+    int rc = tu_edit_contents(c->edit, rec->meta, rec->meta_len, &json, &n, err);
+    return rc ? rc : tu_writer_meta(c->writer, rec->name, json, n, err);
 }
 
-int cat_meta(struct cat *c, const char *topic, const char *json, size_t n,
-             struct tu_err *err)
-{
-    int rc = 0;
-    if (rewritten(c, topic)) {
-        if (c->opt->join)
-            return 0; /* it speaks of pieces */
-        rc = tu_edit_contents(c->edit, json, n, &json, &n, err);
-    }
-    return rc ? rc : tu_writer_meta(c->writer, topic, json, n, err);
-}
-
-int cat_end(struct cat *c, struct tu_err *err)
-{
-    return tu_writer_end(c->writer, c->opt->index, err);
-}
-
-static int pull_reader(void *ctx, void *buf, size_t n, size_t *got, struct tu_err *err)
-{
-    return tu_reader_read(ctx, buf, n, got, err);
-}
-
-static int one_record(struct cat *c, struct tu_reader *r, const struct tu_record *rec,
-                      struct tu_err *err)
+static int one_record(struct cat *c, const struct tu_record *rec, struct tu_err *err)
 {
     if (rec->type == TU_REC_END)
-        return cat_end(c, err);
-    if (rec->type == TU_REC_META && rewritten(c, rec->name))
-        return cat_meta(c, rec->name, rec->meta, rec->meta_len, err);
+        return tu_writer_end(c->writer, opt.index, err);
     if (rec->type == TU_REC_TENSOR)
-        return cat_tensor(c, rec, r, pull_reader, r, err);
-    return tu_writer_copy(c->writer, r, err);
+        return cat_tensor(c, rec, err);
+    if (rec->type == TU_REC_META && !strcmp(rec->name, "contents") &&
+        (opt.join || tu_edit_changes(c->edit)))
+        return cat_contents(c, rec, err);
+    return tu_feed_copy(c->feed, c->writer, err);
 }
 
-static int cat_in_order(struct cat *c, const char *path, struct tu_err *err)
+static int cat_file(struct cat *c, const char *path, struct tu_err *err)
 {
-    struct tu_in *in;
-    struct tu_reader *r;
+    const struct tu_feed_how how = {
+        .open = opt.open,
+        .join = opt.join,
+        .order = TU_LIST(&opt.order, struct tu_pattern *),
+        .orders = opt.order.n,
+    };
     const struct tu_record *rec;
-    int rc = tu_in_open(&in, path, err);
+    int rc = tu_feed_open(&c->feed, path, &how, c->job, err);
     if (rc)
         return rc;
-    c->total += tu_in_size(in);
-    rc = tu_reader_new(&r, in, 0, c->job->pool, err);
-    if (rc)
-        return rc;
-    while ((rc = tu_reader_next(r, &rec, err)) == 0 && rec &&
-           !(rc = one_record(c, r, rec, err)))
+    c->total += tu_feed_bytes(c->feed);
+    while ((rc = tu_feed_next(c->feed, &rec, err)) == 0 && rec &&
+           !(rc = one_record(c, rec, err)))
         ;
-    tu_reader_free(r);
+    tu_feed_close(c->feed);
     return rc;
 }
 
@@ -175,10 +174,9 @@ static int prepare(struct cat *c, struct tu_ctx *ctx, int inputs, struct tu_err 
     if (!rc && opt.align &&
         (opt.align < TU_STREAM_ALIGN || (opt.align & (opt.align - 1))))
         rc = tu_fail(err, TU_EUSAGE, "--align: expected a power of two of at least 64");
-    if (!rc && opt.join && (opt.order.n || inputs > 1))
+    if (!rc && opt.join && inputs > 1)
         rc = tu_fail(err, TU_EUSAGE,
-                     "--join stands alone, with one input; use a pipe: cat FILE ... "
-                     "| tns-cat --join");
+                     "--join takes one input; use a pipe: cat FILE ... | tns-cat --join");
     if (!rc)
         rc = tu_ctx_output(ctx, &out, err);
     return rc ? rc : tu_writer_new(&c->writer, out, err);
@@ -189,14 +187,10 @@ static int run(struct tu_ctx *ctx, int argc, char **argv)
     static const char *const standard_input[] = {"-"};
     const char *const *path = argc ? (const char *const *)argv : standard_input;
     struct tu_err err;
-    struct cat c = {.opt = &opt, .job = tu_ctx_job(ctx)};
+    struct cat c = {.job = tu_ctx_job(ctx)};
     int rc = prepare(&c, ctx, argc, &err);
-    for (int i = 0; !rc && i < (argc ? argc : 1); i++) {
-        const bool foreign = opt.join || tu_input_foreign(path[i]);
-        rc = (foreign       ? cat_source
-              : opt.order.n ? cat_ordered
-                            : cat_in_order)(&c, path[i], &err);
-    }
+    for (int i = 0; !rc && i < (argc ? argc : 1); i++)
+        rc = cat_file(&c, path[i], &err);
     if (!rc) {
         rc = tu_writer_close(c.writer, false, &err);
         c.writer = NULL;
@@ -212,7 +206,7 @@ static const char *const usage[] = {"[option ...] [file ...]", NULL};
 static const struct tu_cmd command = {
     .name = "tns-cat",
     .summary =
-        "concatenate tensor streams; choose, rename, slice, cast, order and join tensors",
+        "concatenate tensor files; choose, rename, slice, cast, order and join tensors",
     .usage = usage,
     .opts = options,
     .flags = TU_CMD_STDIN | TU_CMD_STREAM | TU_CMD_NO_SEED | TU_CMD_NO_DEVICE |
