@@ -44,21 +44,18 @@ static int take_place(struct fa_segment *s, const struct tu_record *rec, int lay
                       struct tu_err *err)
 {
     bool q = !strcmp(rec->name, "q");
-    struct json_t *m = NULL;
-    if ((!q && strcmp(rec->name, "k")) || !rec->meta_len)
+    struct tu_tensor t;
+    struct tu_region where;
+    if (!q && strcmp(rec->name, "k"))
         return 0;
-    int code = tu_json_parse(&m, rec->meta, rec->meta_len, NULL, err);
-    if (code)
-        return code;
-    const struct json_t *off = json_object_get(json_object_get(m, "shard"), "offset");
-    size_t axis = rec->nwords == 3 ? 0 : layout == TU_ATTN_BHSD ? 2 : 1;
-    const struct json_t *at = json_array_get(off, axis);
-    if (json_is_integer(at) && json_integer_value(at) >= 0) {
-        *(q ? &s->q_first : &s->k_first) = (uint64_t)json_integer_value(at);
+    tu_record_tensor(rec, &t);
+    int code = tu_region_of(&where, &t, err);
+    unsigned axis = rec->nwords == 3 ? 0 : layout == TU_ATTN_BHSD ? 2 : 1;
+    if (!code && where.kind == TU_REGION_BOX && axis < where.rank) {
+        *(q ? &s->q_first : &s->k_first) = where.off[axis];
         *(q ? &s->q_placed : &s->k_placed) = true;
     }
-    json_decref(m);
-    return 0;
+    return code;
 }
 
 static int take(struct fa_segment *s, struct tu_reader *r, const struct tu_record *rec,
