@@ -21,12 +21,14 @@ prepare() {
 }
 
 @test "binary output to a terminal is refused, unless -f" {
+    needs_terminal
     run -2 script -qec "tns-cat x.tns" /dev/null
     assert_output --partial 'will not write binary data to a terminal'
     run -0 script -qec "tns-cat -f x.tns" /dev/null
 }
 
 @test "no operand and standard input a terminal: usage instead of waiting" {
+    needs_terminal
     run -2 script -qec "tns-ls" /dev/null
     assert_output --partial 'Usage: tns-ls'
     assert_output --partial 'standard input is a terminal'

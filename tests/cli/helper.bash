@@ -26,6 +26,12 @@ golden() {
     fi
 }
 
+# needs_terminal: skips where there are no pseudo-terminals (a bare chroot).
+needs_terminal() { script -qec true /dev/null >/dev/null 2>&1 || skip 'no pseudo-terminals'; }
+
+# needs_python: skips where there is no python3.
+needs_python() { command -v python3 >/dev/null || skip 'no python3'; }
+
 # ends FILE: does the tensor stream in FILE end with an END record?
 ends() {
     [ "$(tail -c 128 "$1" | head -c 12 | xxd -p)" = 89544e530d0a1a0a01000200 ]

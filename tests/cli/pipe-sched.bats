@@ -174,6 +174,7 @@ data=$ROOT/tests/data/sched
 
 @test "a trace is JSON with complete events, flows and counters" {
     pipe-sched gen -s 1f1b -p 2 -m 2 --cost C=1 --to trace >t.json
+    needs_python
     run -0 python3 - <<'END'
 import json
 events = json.load(open("t.json"))["traceEvents"]

@@ -95,6 +95,7 @@ weights() { tns-gen "${@:-w}" --shape 64,512; }
 }
 
 @test "NaN and Inf: named by row and column, set to zero, or kept" {
+    needs_python
     python3 - <<'END' >nan.npy
 import struct, sys
 h = b"{'descr': '<f4', 'fortran_order': False, 'shape': (2, 256), }"
@@ -138,6 +139,7 @@ END
 }
 
 @test "importance: older files, lengths that are wrong, weights of zero" {
+    needs_python
     weights >w.tns
     imatrix() { python3 -c '
 import struct, sys

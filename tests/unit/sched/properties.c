@@ -61,7 +61,7 @@ static bool relations(const struct tu_sched *s, const struct tu_cost *c)
 /* Delete, repeat or swap. True if the verifier is right about it. */
 static bool mutated(struct tu_sched *s, const struct tu_cost *c)
 {
-    struct tu_sim sim;
+    struct tu_sim sim = {0};
     uint32_t r = draw(s->ranks);
     size_t n = s->n[r], i = draw((uint32_t)n);
     struct tu_op *list = s->op[r], keep = list[i];
