@@ -10,6 +10,7 @@
 #define _XOPEN_SOURCE 700
 #include <errno.h>
 #include <fcntl.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,6 +21,7 @@
 #include "tensorutils/core/mem.h"
 
 #define GATHER ((size_t)64 << 10)
+#define HOLE ((size_t)64 << 10) /* zeros worth leaving out of a positional write */
 #define ATTEMPTS 100 /* at a name nobody has */
 
 struct tu_out {
@@ -33,6 +35,7 @@ struct tu_out {
     char *temp;    /* NULL: written directly */
     const struct tu_job *job;
     uint64_t base, pos;
+    _Atomic uint64_t holes; /* end of the last hole that tu_out_pwrite left */
     unsigned char *gather; /* GATHER bytes, NULL until needed */
     size_t gathered;
 };
@@ -309,6 +312,19 @@ int tu_out_zeros(struct tu_out *out, uint64_t n, struct tu_err *err)
     return 0;
 }
 
+static bool all_zeros(const unsigned char *p, size_t n)
+{
+    return !*p && !memcmp(p, p + 1, n - 1);
+}
+
+/* Threads write side by side: keep the furthest end. */
+static void note_hole(struct tu_out *out, uint64_t end)
+{
+    uint64_t seen = atomic_load(&out->holes);
+    while (seen < end && !atomic_compare_exchange_weak(&out->holes, &seen, end))
+        continue;
+}
+
 int tu_out_pwrite(struct tu_out *out, uint64_t off, const void *p, size_t n,
                   struct tu_err *err)
 {
@@ -320,6 +336,10 @@ int tu_out_pwrite(struct tu_out *out, uint64_t off, const void *p, size_t n,
         errno = EFBIG;
         return tu_fail_errno(err, "%s: cannot write at byte %llu", out->name,
                              (unsigned long long)off);
+    }
+    if (out->fresh && n >= HOLE && all_zeros(p, n)) {
+        note_hole(out, end);
+        return 0;
     }
     for (size_t done = 0; done < n;) {
         ssize_t w = tui_pwrite(out->fd, (const char *)p + done, n - done,
@@ -358,10 +378,10 @@ static int finish_data(struct tu_out *out, bool durable, struct tu_err *err)
     if (code)
         return code;
     struct stat st;
-    if (out->hole && tui_fstat(out->fd, &st) < 0)
+    uint64_t end = tu_max(out->hole ? out->pos : 0, atomic_load(&out->holes));
+    if (end && tui_fstat(out->fd, &st) < 0)
         return tu_fail_errno(err, "%s: cannot stat", out->name);
-    if (out->hole && (uint64_t)st.st_size < out->pos &&
-        tui_ftruncate(out->fd, (off_t)out->pos) < 0)
+    if (end && (uint64_t)st.st_size < end && tui_ftruncate(out->fd, (off_t)end) < 0)
         return tu_fail_errno(err, "%s: cannot write", out->name);
     /* Pipes and devices have nothing to sync (EINVAL, EROFS). */
     if (durable && tui_fsync(out->fd) < 0 && errno != EINVAL && errno != EROFS)

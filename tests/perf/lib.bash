@@ -30,10 +30,10 @@ ratio() {
     sh -c "$before"; once "$b" >/dev/null
     for ((i = 0; i < RUNS; i++)); do
         sh -c "$before"; t=$(once "$a") || exit; ta=${t% *}
-        peak=$(awk -v x="$peak" -v y="${t#* }" 'BEGIN { print x > y ? x : y }')
+        peak=$(awk -v x="$peak" -v y="${t#* }" 'BEGIN { print (x > y ? x : y) }')
         sh -c "$before"; t=$(once "$b") || exit; tb=${t% *}
-        best_a=$(awk -v x="$best_a" -v y="$ta" 'BEGIN { print x < y ? x : y }')
-        best_b=$(awk -v x="$best_b" -v y="$tb" 'BEGIN { print x < y ? x : y }')
+        best_a=$(awk -v x="$best_a" -v y="$ta" 'BEGIN { print (x < y ? x : y) }')
+        best_b=$(awk -v x="$best_b" -v y="$tb" 'BEGIN { print (x < y ? x : y) }')
     done
     sh -c "$before"
     awk -v name="$name" -v a="$best_a" -v b="$best_b" -v goal="$goal" -v bytes="$bytes" -v peak="$peak" \

@@ -80,7 +80,8 @@ TU_API TU_MUST int tu_out_write(struct tu_out *out, const void *p, size_t n, str
 TU_API TU_MUST int tu_out_flush(struct tu_out *out, struct tu_err *err);
 /* n zero bytes; a hole where the file is ours. */
 TU_API TU_MUST int tu_out_zeros(struct tu_out *out, uint64_t n, struct tu_err *err);
-/* Positional write; the position of tu_out_write does not move. */
+/* Positional write; the position of tu_out_write does not move. No byte is written twice: in a
+ * file born empty, 64 KiB or more of zeros are left as a hole. */
 TU_API TU_MUST int tu_out_pwrite(struct tu_out *out, uint64_t off, const void *p, size_t n,
                                  struct tu_err *err);
 /* Give a seekable file its final size (a hole). */
