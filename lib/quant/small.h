@@ -14,7 +14,8 @@ struct tui_small {
     int bits, mantissa, bias;
     int emin, emax; /* exponents of the least and the greatest normal number */
     float max;
-    float least, magic, unit; /* the least normal number; 1.5·2^(23 - mantissa); steps in 1 below it */
+    /* the least normal number; 1.5·2^(23 - mantissa); steps in 1 below it */
+    float least, magic, unit;
     unsigned special; /* codes of this magnitude and above are not finite; 256: none */
 };
 

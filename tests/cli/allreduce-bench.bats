@@ -262,8 +262,8 @@ hosts_end() { ip netns del "$1a" 2>/dev/null || :; ip netns del "$1b" 2>/dev/nul
     local net=coll$$
     hosts_begin $net || { hosts_end $net; skip "no network namespaces here"; }
     both() {
-        ip netns exec ${net}b allreduce-bench run "$@" --iface 10.77.0.2 --rank 1 >out1 2>&1 &
-        ip netns exec ${net}a allreduce-bench run "$@" --iface 10.77.0.1 --rank 0
+        ip netns exec "${net}b" allreduce-bench run "$@" --iface 10.77.0.2 --rank 1 >out1 2>&1 &
+        ip netns exec "${net}a" allreduce-bench run "$@" --iface 10.77.0.1 --rank 0
     }
     run both --transport tcp --rendezvous 10.77.0.1:7000 -n 2 -b 64K -e 1M --iters 3 \
         --coll allreduce,alltoall --timeout 10s

@@ -116,15 +116,15 @@ qkv() { # SEQ KEYS HEADS KV-HEADS DIM DIM-V [tns-gen options]
     fa-run --pass both --causal --deterministic --sp zigzag --ranks 3 in.tns >three.tns
     cmp one.tns three.tns
     fa-run check --op linear --pass both --decay 0.1 --sp lasp2 --ranks 4 \
-        <(tns-gen q k v do --shape 1x64x2x8)
+        <(tns-gen q k v "do" --shape 1x64x2x8)
     run -2 --separate-stderr fa-run --sp ring --ranks 5 in.tns
     [[ $stderr == *"48 tokens do not divide by 5"* ]]
     run -2 fa-run --sp nothing in.tns
 }
 
 @test "the other operators are checked in every form" {
-    tns-gen q k v do --shape 2x70x2x8 | fa-run check --op linear --pass both --decay-slopes
-    tns-gen q k v do gate:dist=uniform,lo=-1,hi=0 --shape 2x70x2x8 | fa-run check --op gla --pass both
+    tns-gen q k v "do" --shape 2x70x2x8 | fa-run check --op linear --pass both --decay-slopes
+    tns-gen q k v "do" gate:dist=uniform,lo=-1,hi=0 --shape 2x70x2x8 | fa-run check --op gla --pass both
     tns-gen x:shape=1x70x4x8 dt:shape=1x70x4,dist=uniform A:shape=4,dist=uniform,lo=-1,hi=0 \
         B:shape=1x70x2x16 C:shape=1x70x2x16 D:shape=4 do:shape=1x70x4x8 | fa-run check --op ssd --pass both
     tns-gen u:shape=1x30x5 dt:shape=1x30x5,dist=uniform A:shape=5x4,dist=uniform,lo=-1,hi=0 \
