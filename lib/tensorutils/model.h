@@ -64,6 +64,23 @@ TU_API TU_MUST int tu_model_from_params(struct tu_model *m, const char *json, si
                                         struct tu_err *err);
 TU_API TU_MUST int tu_model_to_params(struct tu_buf *out, const struct tu_model *m,
                                       struct tu_err *err);
+/* META "gguf" of a stream: the key-values by which llama.cpp knows the model, and the
+ * tokenizer's, made of `files` (META "files": names and texts, as tokenizer.json) where they
+ * tell. dtype: of most weights. *tokens, if not NULL: there is a tokenizer. Source:
+ * ggml-org/llama.cpp convert_hf_to_gguf.py. Errors: TU_EUNSUP for a family that llama.cpp
+ * does not know, TU_EFORMAT for a tokenizer that contradicts itself. */
+TU_API TU_MUST int tu_model_to_gguf(struct tu_buf *out, const struct tu_model *m,
+                                    const struct json_t *files, uint32_t dtype, bool *tokens,
+                                    struct tu_err *err);
+/* The same back. Errors: TU_EUNSUP for an architecture that is not known. */
+TU_API TU_MUST int tu_model_from_gguf(struct tu_model *m, const char *json, size_t n,
+                                      struct tu_err *err);
+/* The dtype in a GGUF file of a tensor (by role) that is `dtype` elsewhere: llama.cpp wants
+ * vectors, routers and positions as f32. */
+TU_API uint32_t tu_gguf_dtype(const char *role, unsigned rank, uint32_t dtype);
+/* Llama 3.1's factors of the rotary frequencies, tensor rope_freqs.weight [head_dim / 2]; 0:
+ * the model has none. out may be NULL. */
+TU_API size_t tu_gguf_rope_freqs(const struct tu_model *m, float *out);
 /* Do two describe the same tensors? TU_EINCOMPLETE names the first field that differs;
  * fields that are unknown on one side are not compared. */
 TU_API TU_MUST int tu_model_same(const struct tu_model *a, const struct tu_model *b,
@@ -76,6 +93,8 @@ struct tu_family {
     const char *help;
     const char *hf_class;  /* architectures[0] */
     const char *hf_map;    /* name of its canonical map */
+    const char *gguf_arch; /* llama.cpp's general.architecture */
+    const char *gguf_map;  /* name of the map of its GGUF files */
     struct tu_model base;  /* what its config.json leaves out, and what the family is */
 };
 TU_API extern const struct tu_family tu_families[]; /* ends with a row without a name */
