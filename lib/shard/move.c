@@ -1,24 +1,39 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* move.c: every atom once through memory: read, digested, cast, written.
  *
- * Atoms are the tasks of the pool; an atom goes by windows of whole rows, so a worker
- * needs a window, a stage and, with a cast, a second window, whatever the size of the
- * model. */
+ * An atom goes by windows of whole rows, so a worker needs a window, a stage and, with a
+ * cast, a second window, whatever the size of the model. A task of the pool is one atom;
+ * where SHA-256 is asked for it is two of the same shape, window beside window, since two
+ * digests at once cost little more than one. */
 
 #include <stdatomic.h>
-#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "move.h"
 
-#define WINDOW_CACHED                                                                    \
-    ((uint64_t)4 << 20) /* bytes: stays in the caches on its way through */
+/* Bytes of a worker's windows that stay in the cache of its core on their way through. */
+#define WINDOW_CACHED ((uint64_t)1 << 20)
 #define WINDOW_LEAST ((uint64_t)64 << 10)
+#define LANES 2
+
+/* An atom on its way through a worker. */
+struct lane {
+    uint32_t atom;
+    struct tui_parts in, out;
+    struct tui_window window;
+    struct tu_sha256 *sha;
+};
 
 struct worker {
-    char *window, *cast;
+    struct lane lane[LANES];
+    char *cast;
     struct tui_stage stage;
-    struct tu_sha256 *sha;
+};
+
+struct task {
+    uint32_t atom[LANES];
+    unsigned n;
 };
 
 struct mover {
@@ -29,9 +44,11 @@ struct mover {
     struct tu_digest *digest; /* [from->atoms] or NULL */
     tu_put_fn put;
     void *put_ctx;
-    uint64_t bytes; /* of a worker's window */
+    uint64_t bytes; /* of a window */
+    struct task *task;
+    size_t tasks;
     struct worker *worker;
-    unsigned workers;
+    unsigned workers, lanes;
     _Atomic uint64_t done;
     uint64_t total;
 };
@@ -39,26 +56,33 @@ struct mover {
 static void mover_release(struct mover *m)
 {
     for (unsigned i = 0; m->worker && i < m->workers; i++) {
-        tu_free(m->worker[i].window);
-        tu_free(m->worker[i].cast);
-        tu_free(m->worker[i].stage.data);
-        tui_spans_release(&m->worker[i].stage.clip);
-        tu_sha256_free(m->worker[i].sha);
+        struct worker *w = &m->worker[i];
+        for (unsigned k = 0; k < LANES; k++) {
+            tu_free(w->lane[k].window.data);
+            tu_sha256_free(w->lane[k].sha);
+        }
+        tu_free(w->cast);
+        tu_free(w->stage.data);
+        tui_spans_release(&w->stage.clip);
     }
     tu_free(m->worker);
+    tu_free(m->task);
 }
 
 static int worker_init(struct mover *m, struct worker *w, struct tu_err *err)
 {
     w->stage.bytes = (size_t)m->bytes;
-    if (!(w->window = tu_alloc((size_t)m->bytes, 1, err)) ||
-        !(w->stage.data = tu_alloc((size_t)m->bytes, 1, err)))
+    if (!(w->stage.data = tu_alloc((size_t)m->bytes, 1, err)))
         return TU_ENOMEM;
+    for (unsigned k = 0; k < m->lanes; k++) {
+        if (!(w->lane[k].window.data = tu_alloc((size_t)m->bytes, 1, err)))
+            return TU_ENOMEM;
+        if (m->o && m->o->sha256 && !(w->lane[k].sha = tu_sha256_new(err)))
+            return TU_ENOMEM;
+    }
     /* A cast may widen: f8 to f64 at most. */
     if (m->to && m->to->dtype != TU_DTYPE_NONE &&
         !(w->cast = tu_alloc((size_t)m->bytes, 8, err)))
-        return TU_ENOMEM;
-    if (m->o && m->o->sha256 && !(w->sha = tu_sha256_new(err)))
         return TU_ENOMEM;
     return 0;
 }
@@ -66,8 +90,9 @@ static int worker_init(struct mover *m, struct worker *w, struct tu_err *err)
 static int mover_init(struct mover *m, struct tu_err *err)
 {
     bool cast = m->to && m->to->dtype != TU_DTYPE_NONE;
+    m->lanes = m->o && m->o->sha256 ? LANES : 1;
     m->workers = m->put ? 1 : tu_pool_size(m->job ? m->job->pool : NULL);
-    m->bytes = tu_job_memory(m->job) / m->workers / (cast ? 10 : 2);
+    m->bytes = tu_job_memory(m->job) / m->workers / (m->lanes + (cast ? 9 : 1));
     m->bytes = tu_max(tu_min(m->bytes, (uint64_t)16 << 20), WINDOW_LEAST);
     m->worker = tu_calloc(m->workers, sizeof *m->worker, err);
     if (!m->worker)
@@ -85,7 +110,7 @@ static int mover_init(struct mover *m, struct tu_err *err)
 static uint64_t window_rows(const struct mover *m, const struct tui_parts *in,
                             const struct tui_parts *out, uint64_t line)
 {
-    uint64_t bytes = tu_min(m->bytes, WINDOW_CACHED);
+    uint64_t bytes = tu_min(m->bytes, WINDOW_CACHED / m->lanes);
     const struct tui_parts *both[2] = {in, out};
     for (int k = 0; k < 2; k++)
         for (size_t i = 0; i < both[k]->n; i++)
@@ -124,6 +149,11 @@ static int write_pad(const struct mover *m, const struct tui_part *p,
     return rc;
 }
 
+static size_t window_bytes(const struct tui_window *w)
+{
+    return (size_t)((w->r1 - w->r0) * w->cols) * w->elem;
+}
+
 /* The window as the target wants it: the same, or cast. */
 static int cast_window(const struct mover *m, const struct tui_window *w, uint32_t dtype,
                        struct worker *wk, struct tui_window *out, struct tu_err *err)
@@ -138,100 +168,194 @@ static int cast_window(const struct mover *m, const struct tui_window *w, uint32
                    err);
 }
 
-static int put_window(struct mover *m, const struct tui_parts *out,
-                      const struct tui_window *w, uint32_t dtype, bool last,
+static int put_window(struct mover *m, const struct lane *l, bool last,
                       struct worker *wk, struct tu_err *err)
 {
+    const struct tui_window *w = &l->window;
     struct tui_window t;
-    size_t n = (size_t)((w->r1 - w->r0) * w->cols) * w->elem;
     if (m->put)
-        return m->put(m->put_ctx, w->data, n, err);
+        return m->put(m->put_ctx, w->data, window_bytes(w), err);
     if (!m->to)
         return 0;
-    int rc = cast_window(m, w, dtype, wk, &t, err);
+    int rc = cast_window(m, w, m->from->atom[l->atom].tensor.dtype, wk, &t, err);
     size_t line = (size_t)t.cols * t.elem;
-    for (size_t i = 0; i < out->n && !rc; i++) {
-        rc = tui_window_empty(m->to, &out->part[i], &t,
-                              m->sink[m->to->piece[out->part[i].piece].file], &wk->stage,
-                              err);
+    for (size_t i = 0; i < l->out.n && !rc; i++) {
+        const struct tui_part *part = &l->out.part[i];
+        rc = tui_window_empty(m->to, part, &t, m->sink[m->to->piece[part->piece].file],
+                              &wk->stage, err);
         if (!rc && last)
-            rc = write_pad(m, &out->part[i], t.data + (t.r1 - t.r0 - 1) * line, line, wk,
-                           err);
+            rc = write_pad(m, part, t.data + (t.r1 - t.r0 - 1) * line, line, wk, err);
     }
     return rc;
 }
 
-static void digest_window(struct mover *m, uint32_t a, const struct tui_window *w,
-                          struct worker *wk)
+static void digest_windows(struct mover *m, struct worker *wk, unsigned n)
 {
-    size_t n = (size_t)((w->r1 - w->r0) * w->cols) * w->elem;
+    struct lane *l = wk->lane;
+    size_t bytes = window_bytes(&l->window);
     if (!m->digest)
         return;
-    m->digest[a].crc = tu_crc32(m->digest[a].crc, w->data, n);
-    if (wk->sha)
-        tu_sha256_add(wk->sha, w->data, n);
+    for (unsigned k = 0; k < n; k++)
+        m->digest[l[k].atom].crc =
+            tu_crc32(m->digest[l[k].atom].crc, l[k].window.data, bytes);
+    if (!l->sha)
+        return;
+    if (n == LANES)
+        tu_sha256_add_pair(l[0].sha, l[0].window.data, l[1].sha, l[1].window.data, bytes);
+    else
+        tu_sha256_add(l->sha, l->window.data, bytes);
 }
 
-static int move_windows(struct mover *m, uint32_t a, const struct tui_parts *in,
-                        const struct tui_parts *out, struct worker *wk,
-                        struct tu_err *err)
+/* The next window of each lane, rows r0 to r1. */
+static int move_windows(struct mover *m, struct worker *wk, unsigned n, uint64_t r0,
+                        uint64_t r1, bool last, struct tu_err *err)
 {
-    const struct tu_tensor *t = &m->from->atom[a].tensor;
-    struct tui_window w = {.data = wk->window,
-                           .elem = tu_dtype_find(t->dtype)->block_bytes};
-    uint64_t rows;
     int rc = 0;
-    tu_tensor_matrix(t, &rows, &w.cols);
-    if (w.cols * w.elem > m->bytes)
-        return tu_fail(
-            err, TU_ENOMEM,
-            "a row of '%.80s' has %llu bytes, over the memory budget: raise --memory",
-            t->name, (unsigned long long)(w.cols * w.elem));
-    uint64_t step = window_rows(m, in, out, w.cols * w.elem);
-    for (w.r0 = 0; w.r0 < rows && w.cols && !rc; w.r0 = w.r1) {
-        w.r1 = tu_min(w.r0 + step, rows);
-        if (tu_job_cancelled(m->job))
-            return tu_fail(err, TU_ECANCEL, "stopped on request");
-        for (size_t i = 0; i < in->n && !rc; i++)
-            rc = tui_window_fill(m->from, &in->part[i], &w, &wk->stage, err);
-        if (rc)
-            break;
-        digest_window(m, a, &w, wk);
-        rc = put_window(m, out, &w, t->dtype, w.r1 == rows, wk, err);
-        uint64_t n = (w.r1 - w.r0) * w.cols * w.elem;
-        tu_job_progress(m->job, atomic_fetch_add(&m->done, n) + n, m->total);
+    if (tu_job_cancelled(m->job))
+        return tu_fail(err, TU_ECANCEL, "stopped on request");
+    for (unsigned k = 0; k < n; k++) {
+        struct lane *l = &wk->lane[k];
+        l->window.r0 = r0;
+        l->window.r1 = r1;
+        for (size_t i = 0; i < l->in.n && !rc; i++)
+            rc = tui_window_fill(m->from, &l->in.part[i], &l->window, &wk->stage, err);
     }
+    if (rc)
+        return rc;
+    digest_windows(m, wk, n);
+    for (unsigned k = 0; k < n && !rc; k++)
+        rc = put_window(m, &wk->lane[k], last, wk, err);
+    uint64_t bytes = n * window_bytes(&wk->lane->window);
+    tu_job_progress(m->job, atomic_fetch_add(&m->done, bytes) + bytes, m->total);
     return rc;
 }
 
-static int move_atom(void *ctx, uint64_t a, unsigned worker, struct tu_err *err)
+static int lane_open(const struct mover *m, struct lane *l, uint32_t atom,
+                     struct tu_err *err)
 {
-    struct mover *m = ctx;
-    struct worker *wk = &m->worker[worker];
-    struct tui_parts in = {0}, out = {0};
-    const struct tu_tensor *t = &m->from->atom[a].tensor;
+    const struct tu_tensor *t = &m->from->atom[atom].tensor;
     if (!tu_dtype_is_plain(t->dtype))
         return tu_fail(err, TU_EUNSUP,
                        "'%.100s' is packed in blocks and cannot be cut by rows here",
                        t->name);
-    int rc = tui_parts_of(&in, m->from, (uint32_t)a, false, err);
+    l->atom = atom;
+    l->window.elem = tu_dtype_find(t->dtype)->block_bytes;
+    int rc = tui_parts_of(&l->in, m->from, atom, false, err);
     if (!rc && m->to)
-        rc = tui_parts_of(&out, m->to, (uint32_t)a, true, err);
-    if (!rc)
-        rc = move_windows(m, (uint32_t)a, &in, &out, wk, err);
-    if (!rc && m->digest) {
-        struct tu_digest *d = &m->digest[a];
-        d->name = t->name;
-        d->dtype = t->dtype;
-        d->rank = t->rank;
-        d->dim = t->dim;
-        if (wk->sha)
-            tu_sha256_end(wk->sha, d->sha);
-        d->has_sha = wk->sha != NULL;
-    }
-    tui_parts_release(&in);
-    tui_parts_release(&out);
+        rc = tui_parts_of(&l->out, m->to, atom, true, err);
     return rc;
+}
+
+static void lane_digest(struct mover *m, struct lane *l)
+{
+    const struct tu_tensor *t = &m->from->atom[l->atom].tensor;
+    struct tu_digest *d = &m->digest[l->atom];
+    d->name = t->name;
+    d->dtype = t->dtype;
+    d->rank = t->rank;
+    d->dim = t->dim;
+    d->has_sha = l->sha != NULL;
+    if (l->sha)
+        tu_sha256_end(l->sha, d->sha);
+}
+
+/* The lanes that are open, from their first row to the last. */
+static int move_lanes(struct mover *m, struct worker *wk, unsigned n, struct tu_err *err)
+{
+    const struct tu_tensor *t = &m->from->atom[wk->lane->atom].tensor;
+    uint64_t rows, cols, step = UINT64_MAX;
+    int rc = 0;
+    tu_tensor_matrix(t, &rows, &cols);
+    uint64_t line = cols * wk->lane->window.elem;
+    if (line > m->bytes)
+        return tu_fail(
+            err, TU_ENOMEM,
+            "a row of '%.80s' has %llu bytes, over the memory budget: raise --memory",
+            t->name, (unsigned long long)line);
+    for (unsigned k = 0; k < n; k++) {
+        wk->lane[k].window.cols = cols;
+        step = tu_min(step, window_rows(m, &wk->lane[k].in, &wk->lane[k].out, line));
+    }
+    for (uint64_t r0 = 0, r1; r0 < rows && cols && !rc; r0 = r1) {
+        r1 = tu_min(r0 + step, rows);
+        rc = move_windows(m, wk, n, r0, r1, r1 == rows, err);
+    }
+    return rc;
+}
+
+static int move_task(void *ctx, uint64_t i, unsigned worker, struct tu_err *err)
+{
+    struct mover *m = ctx;
+    struct worker *wk = &m->worker[worker];
+    const struct task *t = &m->task[i];
+    int rc = 0;
+    for (unsigned k = 0; k < t->n && !rc; k++)
+        rc = lane_open(m, &wk->lane[k], t->atom[k], err);
+    if (!rc)
+        rc = move_lanes(m, wk, t->n, err);
+    for (unsigned k = 0; k < t->n; k++) {
+        if (!rc && m->digest)
+            lane_digest(m, &wk->lane[k]);
+        tui_parts_release(&wk->lane[k].in);
+        tui_parts_release(&wk->lane[k].out);
+    }
+    return rc;
+}
+
+struct shape {
+    uint64_t rows, cols;
+    uint32_t dtype, atom;
+};
+
+static int by_shape(const void *x, const void *y)
+{
+    const struct shape *a = x, *b = y;
+    if (a->rows != b->rows)
+        return a->rows < b->rows ? -1 : 1;
+    if (a->cols != b->cols)
+        return a->cols < b->cols ? -1 : 1;
+    if (a->dtype != b->dtype)
+        return a->dtype < b->dtype ? -1 : 1;
+    return a->atom < b->atom ? -1 : a->atom > b->atom;
+}
+
+static int by_atom(const void *x, const void *y)
+{
+    const struct task *a = x, *b = y;
+    return a->atom[0] < b->atom[0] ? -1 : a->atom[0] > b->atom[0];
+}
+
+static bool same_shape(const struct shape *a, const struct shape *b)
+{
+    return a->rows == b->rows && a->cols == b->cols && a->dtype == b->dtype;
+}
+
+/* Atoms of one shape go to one task as long as it has lanes; tasks keep the order of the
+ * checkpoint, so that files are read forwards. */
+static int plan_tasks(struct mover *m, struct tu_err *err)
+{
+    size_t n = m->from->atoms;
+    struct shape *s = tu_alloc(n + 1, sizeof *s, err);
+    if (!s || !(m->task = tu_calloc(n + 1, sizeof *m->task, err))) {
+        tu_free(s);
+        return TU_ENOMEM;
+    }
+    for (size_t a = 0; a < n; a++) {
+        const struct tu_tensor *t = &m->from->atom[a].tensor;
+        s[a].dtype = t->dtype;
+        s[a].atom = (uint32_t)a;
+        tu_tensor_matrix(t, &s[a].rows, &s[a].cols);
+    }
+    qsort(s, n, sizeof *s, by_shape);
+    for (size_t i = 0; i < n; i++) {
+        struct task *t = m->tasks ? &m->task[m->tasks - 1] : NULL;
+        if (!t || t->n == m->lanes || !same_shape(&s[i - 1], &s[i]))
+            t = &m->task[m->tasks++];
+        t->atom[t->n++] = s[i].atom;
+    }
+    qsort(m->task, m->tasks, sizeof *m->task, by_atom);
+    tu_free(s);
+    return 0;
 }
 
 static int run(struct mover *m, struct tu_err *err)
@@ -240,7 +364,9 @@ static int run(struct mover *m, struct tu_err *err)
         memset(m->digest, 0, m->from->atoms * sizeof *m->digest);
     int rc = mover_init(m, err);
     if (!rc)
-        rc = tu_pool_run(m->job ? m->job->pool : NULL, m->from->atoms, move_atom, m, err);
+        rc = plan_tasks(m, err);
+    if (!rc)
+        rc = tu_pool_run(m->job ? m->job->pool : NULL, m->tasks, move_task, m, err);
     mover_release(m);
     return rc;
 }
@@ -265,9 +391,12 @@ int tu_ckpt_walk(const struct tu_ckpt *c, uint32_t a, const struct tu_job *job,
                  tu_put_fn put, void *ctx, struct tu_err *err)
 {
     struct mover m = {.from = c, .job = job, .put = put, .put_ctx = ctx};
+    struct task one = {.atom = {a}, .n = 1};
     int rc = mover_init(&m, err);
+    m.task = &one;
     if (!rc)
-        rc = move_atom(&m, a, 0, err);
+        rc = move_task(&m, 0, 0, err);
+    m.task = NULL;
     mover_release(&m);
     return rc;
 }

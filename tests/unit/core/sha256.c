@@ -31,6 +31,26 @@ int main(void)
         tu_sha256_add(s, a, sizeof a);
     eq_str(hex_of(s), "cdc76e5c9914fb9281a1c7e284d73e67f1809a48a497200e046d39ccc7112cd0",
            "a million a's");
+    /* Two at once, from every offset within a block, over none to several blocks. */
+    struct tu_sha256 *t = tu_sha256_new(NULL);
+    char want[2][TU_SHA256_HEX];
+    bool same = true;
+    for (size_t head = 0; head < 70; head++)
+        for (size_t n = 0; n < 400; n += 37) {
+            for (size_t i = 0; i < sizeof a; i++)
+                a[i] = (char)(i * 7 + head);
+            for (int k = 0; k < 2; k++) {
+                tu_sha256_add(s, a, head);
+                tu_sha256_add(s, a + 100 * k + 300, n);
+                strcpy(want[k], hex_of(s));
+            }
+            tu_sha256_add(s, a, head);
+            tu_sha256_add(t, a, head);
+            tu_sha256_add_pair(s, a + 300, t, a + 400, n);
+            same = same && !strcmp(hex_of(s), want[0]) && !strcmp(hex_of(t), want[1]);
+        }
+    ok(same, "two at once, as one after the other");
+    tu_sha256_free(t);
     tu_sha256_free(s);
     tu_sha256_free(NULL);
     struct tu_err err;
