@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* sha256.h: SHA-256 (FIPS 180-4), through nettle; two at once through the CPU's SHA instructions. */
+/* sha256.h: SHA-256 (FIPS 180-4), one stream through nettle, or two side by side. */
 #ifndef TENSORUTILS_CORE_SHA256_H
 #define TENSORUTILS_CORE_SHA256_H
 
