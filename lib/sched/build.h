@@ -49,6 +49,12 @@ static inline uint32_t tui_within(const struct tu_sched *s, uint32_t stage)
     return s->pipelines == 1 ? stage : stage % s->stages;
 }
 
+/* Ranks of a schedule in which all wait for all. */
+#define TUI_RANKS_ALL 15u
+
+/* Must the forward of this stage (of one pipeline) and micro-batch occur? */
+bool tui_due(const struct tu_sched *s, uint32_t stage, uint32_t mb);
+
 /* Take a schedule of F and I only and put each W into the first wait of its rank that is
  * long enough, or at the end of its block of `block` micro-batches (0: of the step). */
 int tui_fill_w(struct tu_sched **out, const struct tu_sched *base,

@@ -47,19 +47,19 @@ static int zb_2p(struct tu_sched **out, const struct tu_sched_params *q,
     return automatic(out, q, 2, err);
 }
 
-const struct tu_schedule tui_zb_1p = {"zb-1p",
-                                      "zero bubble found for the times, memory of 1F1B",
-                                      "Zero Bubble, 2024",
-                                      1,
-                                      1,
-                                      NULL,
-                                      NULL,
-                                      zb_1p};
-const struct tu_schedule tui_zb_2p = {"zb-2p",
-                                      "zero bubble found for the times, twice the memory",
-                                      "Zero Bubble, 2024",
-                                      1,
-                                      1,
-                                      NULL,
-                                      NULL,
-                                      zb_2p};
+const struct tu_schedule tui_zb_1p = {
+    .name = "zb-1p",
+    .help = "zero bubble found for the times, memory of 1F1B",
+    .source = "Zero Bubble, 2024",
+    .chunks_min = 1,
+    .chunks_max = 1,
+    .make = zb_1p,
+};
+const struct tu_schedule tui_zb_2p = {
+    .name = "zb-2p",
+    .help = "zero bubble found for the times, twice the memory",
+    .source = "Zero Bubble, 2024",
+    .chunks_min = 1,
+    .chunks_max = 1,
+    .make = zb_2p,
+};

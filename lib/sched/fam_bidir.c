@@ -155,19 +155,21 @@ static int bitpipe(struct tu_sched **out, const struct tu_sched_params *q,
     return tui_build_end(&b, out);
 }
 
-const struct tu_schedule tui_chimera = {"chimera",
-                                        "two pipelines in opposite directions",
-                                        "Chimera, 2021",
-                                        1,
-                                        1,
-                                        NULL,
-                                        chimera_legal,
-                                        chimera};
-const struct tu_schedule tui_bitpipe = {"bitpipe",
-                                        "two V pipelines in opposite directions",
-                                        "BitPipe, 2024",
-                                        2,
-                                        2,
-                                        NULL,
-                                        bitpipe_legal,
-                                        bitpipe};
+const struct tu_schedule tui_chimera = {
+    .name = "chimera",
+    .help = "two pipelines in opposite directions",
+    .source = "Chimera, 2021",
+    .chunks_min = 1,
+    .chunks_max = 1,
+    .legal = chimera_legal,
+    .make = chimera,
+};
+const struct tu_schedule tui_bitpipe = {
+    .name = "bitpipe",
+    .help = "two V pipelines in opposite directions",
+    .source = "BitPipe, 2024",
+    .chunks_min = 2,
+    .chunks_max = 2,
+    .legal = bitpipe_legal,
+    .make = bitpipe,
+};

@@ -134,20 +134,21 @@ static int dualpipev(struct tu_sched **out, const struct tu_sched_params *q,
     return tui_build_end(&b, out);
 }
 
-const struct tu_schedule tui_dualpipe = {"dualpipe",
-                                         "bidirectional, forward and backward overlapped",
-                                         "DeepSeek-V3, 2024",
-                                         1,
-                                         1,
-                                         NULL,
-                                         dualpipe_legal,
-                                         dualpipe};
+const struct tu_schedule tui_dualpipe = {
+    .name = "dualpipe",
+    .help = "bidirectional, forward and backward overlapped",
+    .source = "DeepSeek-V3, 2024",
+    .chunks_min = 1,
+    .chunks_max = 1,
+    .legal = dualpipe_legal,
+    .make = dualpipe,
+};
 const struct tu_schedule tui_dualpipev = {
-    "dualpipe-v",
-    "DualPipe folded into a V: one copy of the weights",
-    "DualPipeV, 2025",
-    2,
-    2,
-    NULL,
-    dualpipev_legal,
-    dualpipev};
+    .name = "dualpipe-v",
+    .help = "DualPipe folded into a V: one copy of the weights",
+    .source = "DualPipeV, 2025",
+    .chunks_min = 2,
+    .chunks_max = 2,
+    .legal = dualpipev_legal,
+    .make = dualpipev,
+};

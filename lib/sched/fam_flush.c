@@ -106,79 +106,57 @@ static int seq(struct tu_sched **out, const struct tu_sched_params *q, struct tu
     return tui_build_end(&b, out);
 }
 
-/* Batches of inference: forward alone; the order of arrival is the order on every rank.
- */
-static int inference(struct tu_sched **out, const struct tu_sched_params *q,
-                     struct tu_err *err)
-{
-    struct tui_build b;
-    bool blocking = !strcmp(tui_key_text(q, "mode", "free"), "blocking");
-    tui_build_begin(&b, q->p, q->p * q->v, 1, q->m, err);
-    tui_place_loop(&b);
-    for (uint32_t r = 0; r < q->p && !b.code; r++)
-        for (uint32_t i = 0; i < q->m; i++)
-            tui_add(&b, r, TU_OP_F, r, i);
-    if (!b.code)
-        b.s->deps = blocking ? TU_DEPS_BLOCKING : TU_DEPS_FORWARD;
-    return tui_build_end(&b, out);
-}
-
-static int inference_legal(const struct tu_sched_params *q, struct tu_err *err)
-{
-    const char *mode = tui_key_text(q, "mode", "free");
-    if (!strcmp(mode, "free") || !strcmp(mode, "blocking"))
-        return 0;
-    return tu_fail(err, TU_EUSAGE, "inference: mode '%.20s': free or blocking", mode);
-}
-
 static const char *const gpipe_keys[] = {"reverse", NULL};
 static const char *const seq_keys[] = {"slices", NULL};
-static const char *const inference_keys[] = {"mode", NULL};
 
 const struct tu_schedule tui_gpipe = {
-    "gpipe", "all forwards, then all backwards", "GPipe, 2019", 1, 1, gpipe_keys, NULL,
-    gpipe};
-const struct tu_schedule tui_1f1b = {"1f1b",
-                                     "one forward, one backward, with a flush",
-                                     "PipeDream-flush, 2021",
-                                     1,
-                                     1,
-                                     NULL,
-                                     NULL,
-                                     plain};
-const struct tu_schedule tui_eager_1f1b = {"eager-1f1b",
-                                           "1F1B with twice the warm-up: hides transfers",
-                                           "AlpaComm, 2022",
-                                           1,
-                                           1,
-                                           NULL,
-                                           NULL,
-                                           eager};
-const struct tu_schedule tui_pipedream = {"pipedream",
-                                          "1F1B without a flush: stashed weight versions",
-                                          "PipeDream, 2019",
-                                          1,
-                                          1,
-                                          NULL,
-                                          NULL,
-                                          pipedream};
+    .name = "gpipe",
+    .help = "all forwards, then all backwards",
+    .source = "GPipe, 2019",
+    .chunks_min = 1,
+    .chunks_max = 1,
+    .key = gpipe_keys,
+    .make = gpipe,
+};
+const struct tu_schedule tui_1f1b = {
+    .name = "1f1b",
+    .help = "one forward, one backward, with a flush",
+    .source = "PipeDream-flush, 2021",
+    .chunks_min = 1,
+    .chunks_max = 1,
+    .make = plain,
+};
+const struct tu_schedule tui_eager_1f1b = {
+    .name = "eager-1f1b",
+    .help = "1F1B with twice the warm-up: hides transfers",
+    .source = "AlpaComm, 2022",
+    .chunks_min = 1,
+    .chunks_max = 1,
+    .make = eager,
+};
+const struct tu_schedule tui_pipedream = {
+    .name = "pipedream",
+    .help = "1F1B without a flush: stashed weight versions",
+    .source = "PipeDream, 2019",
+    .chunks_min = 1,
+    .chunks_max = 1,
+    .make = pipedream,
+};
 const struct tu_schedule tui_seq_1f1b = {
-    "seq-1f1b", "1F1B over sequence slices", "Seq1F1B, 2024", 1, 1, seq_keys, seq_legal,
-    seq};
+    .name = "seq-1f1b",
+    .help = "1F1B over sequence slices",
+    .source = "Seq1F1B, 2024",
+    .chunks_min = 1,
+    .chunks_max = 1,
+    .key = seq_keys,
+    .legal = seq_legal,
+    .make = seq,
+};
 const struct tu_schedule tui_gnnpipe = {
-    "gnnpipe",
-    "graph chunks in place of micro-batches, as GPipe",
-    "GNNPipe, 2023",
-    1,
-    1,
-    NULL,
-    NULL,
-    gpipe};
-const struct tu_schedule tui_inference = {"inference",
-                                          "forward only, batches follow one another",
-                                          "EnergonAI, 2022",
-                                          1,
-                                          1,
-                                          inference_keys,
-                                          inference_legal,
-                                          inference};
+    .name = "gnnpipe",
+    .help = "graph chunks in place of micro-batches, as GPipe",
+    .source = "GNNPipe, 2023",
+    .chunks_min = 1,
+    .chunks_max = 1,
+    .make = gpipe,
+};

@@ -204,25 +204,41 @@ static const char *const breadth_keys[] = {"reverse", "fsdp", NULL};
 static const char *const zeropp_keys[] = {"unit", "fsdp", NULL};
 
 const struct tu_schedule tui_interleaved = {
-    "interleaved-1f1b",  "1F1B over several chunks per rank",
-    "Megatron-LM, 2021", 1,
-    TU_SCHED_MAX,        group_keys,
-    group_legal,         interleaved};
-const struct tu_schedule tui_breadth_first = {"breadth-first",
-                                              "chunk by chunk over all micro-batches",
-                                              "Breadth-First Pipeline Parallelism, 2023",
-                                              1,
-                                              TU_SCHED_MAX,
-                                              breadth_keys,
-                                              NULL,
-                                              breadth_first};
+    .name = "interleaved-1f1b",
+    .help = "1F1B over several chunks per rank",
+    .source = "Megatron-LM, 2021",
+    .chunks_min = 1,
+    .chunks_max = TU_SCHED_MAX,
+    .key = group_keys,
+    .legal = group_legal,
+    .make = interleaved,
+};
+const struct tu_schedule tui_breadth_first = {
+    .name = "breadth-first",
+    .help = "chunk by chunk over all micro-batches",
+    .source = "Breadth-First Pipeline Parallelism, 2023",
+    .chunks_min = 1,
+    .chunks_max = TU_SCHED_MAX,
+    .key = breadth_keys,
+    .make = breadth_first,
+};
 const struct tu_schedule tui_interleaved_zb = {
-    "interleaved-zb", "interleaved 1F1B with delayed weight gradients",
-    "PyTorch, 2024",  1,
-    TU_SCHED_MAX,     zb_keys,
-    group_legal,      interleaved_zb};
+    .name = "interleaved-zb",
+    .help = "interleaved 1F1B with delayed weight gradients",
+    .source = "PyTorch, 2024",
+    .chunks_min = 1,
+    .chunks_max = TU_SCHED_MAX,
+    .key = zb_keys,
+    .legal = group_legal,
+    .make = interleaved_zb,
+};
 const struct tu_schedule tui_zeropp = {
-    "zeropp",       "blocks breadth first, W in the gaps, parameters gathered per block",
-    "ZeroPP, 2024", 1,
-    TU_SCHED_MAX,   zeropp_keys,
-    zeropp_legal,   zeropp};
+    .name = "zeropp",
+    .help = "blocks breadth first, W in the gaps, parameters gathered per block",
+    .source = "ZeroPP, 2024",
+    .chunks_min = 1,
+    .chunks_max = TU_SCHED_MAX,
+    .key = zeropp_keys,
+    .legal = zeropp_legal,
+    .make = zeropp,
+};

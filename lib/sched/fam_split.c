@@ -88,21 +88,28 @@ static int two_bp(struct tu_sched **out, const struct tu_sched_params *q,
 static const char *const two_bp_keys[] = {"base", "fill", NULL};
 
 const struct tu_schedule tui_zb_h1 = {
-    "zb-h1", "zero bubble by hand, memory of 1F1B", "Zero Bubble, 2024", 1, 1, NULL, NULL,
-    zb_h1};
-const struct tu_schedule tui_zb_h2 = {"zb-h2",
-                                      "zero bubble by hand, twice the memory",
-                                      "Zero Bubble, 2024",
-                                      1,
-                                      1,
-                                      NULL,
-                                      NULL,
-                                      zb_h2};
-const struct tu_schedule tui_2bp = {"2bp",
-                                    "a base schedule with all weight gradients last",
-                                    "2BP, 2024",
-                                    1,
-                                    1,
-                                    two_bp_keys,
-                                    two_bp_legal,
-                                    two_bp};
+    .name = "zb-h1",
+    .help = "zero bubble by hand, memory of 1F1B",
+    .source = "Zero Bubble, 2024",
+    .chunks_min = 1,
+    .chunks_max = 1,
+    .make = zb_h1,
+};
+const struct tu_schedule tui_zb_h2 = {
+    .name = "zb-h2",
+    .help = "zero bubble by hand, twice the memory",
+    .source = "Zero Bubble, 2024",
+    .chunks_min = 1,
+    .chunks_max = 1,
+    .make = zb_h2,
+};
+const struct tu_schedule tui_2bp = {
+    .name = "2bp",
+    .help = "a base schedule with all weight gradients last",
+    .source = "2BP, 2024",
+    .chunks_min = 1,
+    .chunks_max = 1,
+    .key = two_bp_keys,
+    .legal = two_bp_legal,
+    .make = two_bp,
+};

@@ -94,8 +94,8 @@ static int v_half(struct tu_sched **out, const struct tu_sched_params *q,
                       (const int32_t[]){2, -1, 2, -1}, err);
 }
 
-static int v_zb(struct tu_sched **out, const struct tu_sched_params *q,
-                struct tu_err *err)
+static int of_blocks(struct tu_sched **out, const struct tu_sched_params *q, bool move,
+                     struct tu_err *err)
 {
     struct tu_sched_params with = *q;
     struct tu_cost one;
@@ -104,48 +104,58 @@ static int v_zb(struct tu_sched **out, const struct tu_sched_params *q,
         with.cost = &one;
     if (!with.cap)
         with.cap = 2 * (int64_t)q->p * (with.cost->mem_b ? with.cost->mem_b : 2);
-    return tui_search_v(out, &with, err);
+    return tui_search_v(out, &with, move, err);
+}
+
+static int v_zb(struct tu_sched **out, const struct tu_sched_params *q,
+                struct tu_err *err)
+{
+    return of_blocks(out, q, false, err);
 }
 
 static int v_search(struct tu_sched **out, const struct tu_sched_params *q,
                     struct tu_err *err)
 {
-    return v_zb(out, q, err);
+    return of_blocks(out, q, true, err);
 }
 
 const struct tu_schedule tui_zb_v = {
-    "zb-v", "zero bubble in a V, memory of 1F1B", "Zero Bubble, 2024", 2, 2, NULL, NULL,
-    zbv};
-const struct tu_schedule tui_v_min = {"v-min",
-                                      "V with a third of 1F1B's memory",
-                                      "Controllable Memory, 2024",
-                                      2,
-                                      2,
-                                      NULL,
-                                      NULL,
-                                      v_min};
-const struct tu_schedule tui_v_half = {"v-half",
-                                       "V with half of 1F1B's memory",
-                                       "Controllable Memory, 2024",
-                                       2,
-                                       2,
-                                       NULL,
-                                       NULL,
-                                       v_half};
-const struct tu_schedule tui_v_zb = {"v-zb",
-                                     "V without a bubble, memory of 1F1B",
-                                     "Controllable Memory, 2024",
-                                     2,
-                                     2,
-                                     NULL,
-                                     NULL,
-                                     v_zb};
+    .name = "zb-v",
+    .help = "zero bubble in a V, memory of 1F1B",
+    .source = "Zero Bubble, 2024",
+    .chunks_min = 2,
+    .chunks_max = 2,
+    .make = zbv,
+};
+const struct tu_schedule tui_v_min = {
+    .name = "v-min",
+    .help = "V with a third of 1F1B's memory",
+    .source = "Controllable Memory, 2024",
+    .chunks_min = 2,
+    .chunks_max = 2,
+    .make = v_min,
+};
+const struct tu_schedule tui_v_half = {
+    .name = "v-half",
+    .help = "V with half of 1F1B's memory",
+    .source = "Controllable Memory, 2024",
+    .chunks_min = 2,
+    .chunks_max = 2,
+    .make = v_half,
+};
+const struct tu_schedule tui_v_zb = {
+    .name = "v-zb",
+    .help = "V without a bubble, memory of 1F1B",
+    .source = "Controllable Memory, 2024",
+    .chunks_min = 2,
+    .chunks_max = 2,
+    .make = v_zb,
+};
 const struct tu_schedule tui_v_search = {
-    "v-search",
-    "the best V found under --memory-cap for the times given",
-    "Controllable Memory, 2024",
-    2,
-    2,
-    NULL,
-    NULL,
-    v_search};
+    .name = "v-search",
+    .help = "the best V found under --memory-cap for the times given",
+    .source = "Controllable Memory, 2024",
+    .chunks_min = 2,
+    .chunks_max = 2,
+    .make = v_search,
+};

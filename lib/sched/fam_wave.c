@@ -167,7 +167,12 @@ static int hanayo_legal(const struct tu_sched_params *q, struct tu_err *err)
 static const char *const keys[] = {"cap", NULL};
 
 const struct tu_schedule tui_hanayo = {
-    "hanayo",       "waves (two chunks each) by a list scheduler",
-    "Hanayo, 2023", 2,
-    1024,           keys,
-    hanayo_legal,   hanayo};
+    .name = "hanayo",
+    .help = "waves (two chunks each) by a list scheduler",
+    .source = "Hanayo, 2023",
+    .chunks_min = 2,
+    .chunks_max = 1024,
+    .key = keys,
+    .legal = hanayo_legal,
+    .make = hanayo,
+};

@@ -34,7 +34,10 @@
     X(tui_pipedream)                                                                     \
     X(tui_seq_1f1b)                                                                      \
     X(tui_gnnpipe)                                                                       \
-    X(tui_inference)
+    X(tui_inference)                                                                     \
+    X(tui_asyncdiff)                                                                     \
+    X(tui_update_split)                                                                  \
+    X(tui_update_ssd)
 
 #define TUI_DECLARE(row) extern const struct tu_schedule row;
 TUI_SCHEDULES(TUI_DECLARE)

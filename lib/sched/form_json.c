@@ -13,6 +13,8 @@
 
 #define SCHEMA "tensorutils.schedule/1"
 
+static const char *const deps_names[] = {"train", "forward", "blocking", "diffusion"};
+
 /* Writing
  * -------------------------------------------------------------------------------- */
 
@@ -71,8 +73,7 @@ static void write_cost(struct tu_jw *w, const struct tu_cost *c)
 int tui_json_head(struct tu_buf *out, const struct tu_sched *s, const struct tu_cost *c,
                   struct tu_err *err)
 {
-    static const char *const deps[] = {"train", "forward", "blocking"};
-    struct tu_jw w;
+        struct tu_jw w;
     tu_jw_begin(&w, out);
     tu_jw_open(&w, NULL, '{');
     tu_jw_str(&w, "schema", SCHEMA);
@@ -86,7 +87,11 @@ int tui_json_head(struct tu_buf *out, const struct tu_sched *s, const struct tu_
     if (s->slices > 1)
         tu_jw_u64(&w, "slices", s->slices);
     if (s->deps != TU_DEPS_TRAIN)
-        tu_jw_str(&w, "deps", deps[s->deps]);
+        tu_jw_str(&w, "deps", deps_names[s->deps]);
+    if (s->deps == TU_DEPS_DIFFUSION) {
+        tu_jw_u64(&w, "warm", s->warm);
+        tu_jw_u64(&w, "stride", s->stride);
+    }
     if (s->async)
         tu_jw_bool(&w, "async", true);
     tu_jw_open(&w, "place", '[');
@@ -385,10 +390,18 @@ static int apply(struct tu_sched *s, const json_t *o, struct tu_err *err)
         memcpy(s->name, name, strlen(name) + 1);
     s->slices = (uint32_t)integer(&k, "slices", s->slices, 1024, s->slices);
     s->async = json_is_true(json_object_get(o, "async"));
-    if (deps)
-        s->deps = !strcmp(deps, "blocking")  ? TU_DEPS_BLOCKING
-                  : !strcmp(deps, "forward") ? TU_DEPS_FORWARD
-                                             : TU_DEPS_TRAIN;
+    for (unsigned d = 0; deps && d < sizeof deps_names / sizeof *deps_names; d++)
+        if (!strcmp(deps, deps_names[d]))
+            s->deps = (enum tu_deps)d;
+    if (s->deps == TU_DEPS_DIFFUSION) {
+        s->stride = (uint32_t)integer(&k, "stride", 1, 2, 1);
+        s->warm = (uint32_t)integer(&k, "warm", 1, s->microbatches, 1);
+        if (!k.code && (s->stages < s->stride || s->stages > TUI_RANKS_ALL ||
+                        s->pipelines > 1 || s->slices > 1))
+            k.code = tu_fail(err, TU_EFORMAT,
+                             "schedule: a diffusion has one pipeline of at most %u stages",
+                             TUI_RANKS_ALL);
+    }
     return k.code;
 }
 

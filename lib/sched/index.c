@@ -115,6 +115,17 @@ static int enter(struct tui_index *x, struct faults *f, uint32_t rank, size_t po
     return 0;
 }
 
+bool tui_due(const struct tu_sched *s, uint32_t stage, uint32_t mb)
+{
+    if (s->deps != TU_DEPS_DIFFUSION)
+        return true;
+    uint32_t extra = s->stages - s->stride + 1; /* the stage that stride 2 adds */
+    if (mb < s->warm)
+        return stage < extra;
+    bool later = (mb - s->warm + 1) % s->stride == 0 || mb + 1 == s->microbatches;
+    return later == (stage < extra);
+}
+
 /* Each unit: one F; one of B or I and W; W only after I. */
 static void complete(struct tui_index *x, struct faults *f)
 {
@@ -126,7 +137,7 @@ static void complete(struct tui_index *x, struct faults *f)
             uint32_t stage = k + pipe * s->stages;
             uint32_t fwd = tui_find(x, TUI_AT_F, k, u), bwd = tui_find(x, TUI_AT_B, k, u);
             uint32_t w = tui_find(x, TUI_AT_W, k, u);
-            if (fwd == TUI_NONE)
+            if (fwd == TUI_NONE && tui_due(s, k, (uint32_t)(u / s->slices)))
                 unit_fault(f, s, stage, u, "F is missing");
             if (!train) {
                 if (bwd != TUI_NONE || w != TUI_NONE)
@@ -256,6 +267,32 @@ static void input(const struct tui_index *x, const struct tu_op *op, size_t unit
              backward);
 }
 
+/* A step of the warm-up is a chain; later all that ran for the round before must be there,
+ * everywhere. */
+static void diffusion(const struct tui_index *x, const struct tu_op *op,
+                      struct tui_need *list, unsigned *n)
+{
+    const struct tu_sched *s = x->s;
+    uint32_t last = s->stages - s->stride, t = op->mb;
+    if (t < s->warm) {
+        if (op->stage)
+            need(list, n, tui_find(x, TUI_AT_F, op->stage - 1, t), false, false);
+        else if (t)
+            need(list, n, tui_find(x, TUI_AT_F, last, t - 1), false, false);
+        return;
+    }
+    uint32_t round = (t - s->warm) / s->stride;
+    if (!round) {
+        need(list, n, tui_find(x, TUI_AT_F, last, s->warm - 1), false, false);
+        return;
+    }
+    uint32_t first = s->warm + (round - 1) * s->stride;
+    for (uint32_t i = first; i < first + s->stride; i++)
+        for (uint32_t k = 0; k < s->stages; k++)
+            if (tui_due(s, k, i))
+                need(list, n, tui_find(x, TUI_AT_F, k, i), true, false);
+}
+
 unsigned tui_needs(const struct tui_index *x, const struct tu_op *op,
                    struct tui_need list[TUI_NEEDS])
 {
@@ -266,7 +303,9 @@ unsigned tui_needs(const struct tui_index *x, const struct tu_op *op,
     bool last = k + 1 == s->stages;
     switch ((enum tu_op_kind)op->kind) {
     case TU_OP_F:
-        if (k)
+        if (s->deps == TU_DEPS_DIFFUSION)
+            diffusion(x, op, list, &n);
+        else if (k)
             input(x, op, unit, false, list, &n);
         else if (s->deps == TU_DEPS_BLOCKING && op->mb)
             need(list, &n, tui_find(x, TUI_AT_F, s->stages - 1, unit - 1), false, false);

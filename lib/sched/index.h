@@ -6,7 +6,7 @@
 #ifndef TUI_SCHED_INDEX_H
 #define TUI_SCHED_INDEX_H
 
-#include "tensorutils/sched.h"
+#include "sched/build.h"
 
 #define TUI_NONE UINT32_MAX
 
@@ -48,7 +48,7 @@ struct tui_need {
     bool transfer; /* a transfer lies between */
     bool backward; /* of a gradient */
 };
-#define TUI_NEEDS 5
+#define TUI_NEEDS (TUI_RANKS_ALL + 1)
 /* Fills need[], returns how many; those on other ranks and on the same one alike. */
 unsigned tui_needs(const struct tui_index *x, const struct tu_op *op,
                    struct tui_need need[TUI_NEEDS]);

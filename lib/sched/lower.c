@@ -78,6 +78,8 @@ static void like(struct tui_build *b, const struct tu_sched *s, struct tu_err *e
         return;
     b->s->slices = s->slices;
     b->s->deps = s->deps;
+    b->s->warm = s->warm;
+    b->s->stride = s->stride;
     b->s->async = s->async;
     memcpy(b->s->name, s->name, sizeof s->name);
     memcpy(b->s->place, s->place, (size_t)s->stages * s->pipelines * sizeof *s->place);
@@ -306,6 +308,9 @@ int tu_sched_lower(struct tu_sched **out, const struct tu_sched *s,
     const struct tu_sched *now = s;
     int rc = 0;
     *out = NULL;
+    if (s->deps == TU_DEPS_DIFFUSION && how->transfers)
+        return tu_fail(err, TU_EUSAGE,
+                       "lower: the broadcasts of a diffusion are no SEND and RECV");
     for (uint32_t r = 0; r < s->ranks; r++)
         for (size_t i = 0; i < s->n[r]; i++)
             if (s->op[r][i].kind >= TU_OP_SEND_F)

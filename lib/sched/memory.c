@@ -26,10 +26,15 @@ struct event {
 };
 
 /* Changes of one operation: at its start (≥ 0) and at its end (≤ 0). */
-static void changes(const struct tui_mem *m, const struct tu_cost *c,
+static void changes(const struct tui_mem *m, const struct tu_cost *c, bool train,
                     const struct tu_op *op, bool ckpt, int64_t *at_start, int64_t *at_end)
 {
     *at_start = *at_end = 0;
+    if (!train) { /* no backward comes back for it */
+        *at_start = op->kind == TU_OP_F ? m->full : 0;
+        *at_end = -*at_start;
+        return;
+    }
     switch ((enum tu_op_kind)op->kind) {
     case TU_OP_F: *at_start = ckpt ? m->ckpt : m->full; break;
     case TU_OP_R: *at_start = m->full - m->ckpt; break;
@@ -74,7 +79,7 @@ static int events(const struct tu_sim *r, const struct tu_sched *s,
         const struct tu_op *op = &s->op[rank][i];
         size_t id = r->base[rank] + i;
         int64_t up, down;
-        changes(&m, c, op, ckpt, &up, &down);
+        changes(&m, c, s->deps == TU_DEPS_TRAIN, op, ckpt, &up, &down);
         async = async || op->kind == TU_OP_OFFLOAD || op->kind == TU_OP_FETCH;
         if (up)
             e[(*n)++] = (struct event){r->start[id], up};

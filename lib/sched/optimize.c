@@ -19,35 +19,6 @@ struct attempt {
     bool optimal;
 };
 
-/* An order from a schedule of F, I and W; *fits false when it has anything else. */
-static int order_of(const struct tui_problem *x, const struct tu_sched *s,
-                    struct tui_order *o, bool *fits, struct tu_err *err)
-{
-    *o = (struct tui_order){0};
-    o->op = tu_alloc(2 * tu_sched_ops(s), sizeof *o->op, err);
-    o->base = tu_calloc((size_t)x->p + 1, sizeof *o->base, err);
-    if (!o->op || !o->base)
-        return TU_ENOMEM;
-    size_t n = 0;
-    *fits = s->pipelines == 1 && s->slices == 1 && s->stages == x->stages &&
-            !memcmp(s->place, x->place, x->stages * sizeof *x->place);
-    for (uint32_t r = 0; r < x->p; r++) {
-        for (size_t k = 0; k < s->n[r]; k++) {
-            const struct tu_op *op = &s->op[r][k];
-            *fits = *fits && op->kind <= TU_OP_W;
-            if (op->kind == TU_OP_B) {
-                o->op[n++] = op->stage * 4 + TU_OP_I;
-                o->op[n++] = op->stage * 4 + TU_OP_W;
-            } else {
-                o->op[n++] = op->stage * 4 + op->kind;
-            }
-        }
-        o->base[r + 1] = n;
-    }
-    *fits = *fits && n == 3 * (size_t)x->stages * x->m;
-    return 0;
-}
-
 static void take(struct attempt *a, struct tui_order *o, const char *method)
 {
     if (a->best.op && a->best.value <= o->value) {
@@ -71,7 +42,7 @@ static int start(struct attempt *a, const char *name, const struct tu_sched_para
     int rc = tu_schedule_make(&s, row, q, err);
     if (rc)
         return rc == TU_EUSAGE ? 0 : rc;
-    rc = order_of(a->x, s, &o, &fits, err);
+    rc = tui_order_of(a->x, s, &o, &fits, err);
     if (!rc && fits)
         rc = tui_order_value(a->x, &o, err);
     if (!rc && fits && o.value < INT64_MAX)

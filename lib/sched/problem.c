@@ -141,6 +141,34 @@ struct walk {
     int64_t clock, mem;
 };
 
+int tui_order_of(const struct tui_problem *x, const struct tu_sched *s,
+                 struct tui_order *o, bool *fits, struct tu_err *err)
+{
+    *o = (struct tui_order){0};
+    o->op = tu_alloc(2 * tu_sched_ops(s), sizeof *o->op, err);
+    o->base = tu_calloc((size_t)x->p + 1, sizeof *o->base, err);
+    if (!o->op || !o->base)
+        return TU_ENOMEM;
+    size_t n = 0;
+    *fits = s->pipelines == 1 && s->slices == 1 && s->stages == x->stages &&
+            !memcmp(s->place, x->place, x->stages * sizeof *x->place);
+    for (uint32_t r = 0; r < x->p; r++) {
+        for (size_t k = 0; k < s->n[r]; k++) {
+            const struct tu_op *op = &s->op[r][k];
+            *fits = *fits && op->kind <= TU_OP_W;
+            if (op->kind == TU_OP_B) {
+                o->op[n++] = op->stage * 4 + TU_OP_I;
+                o->op[n++] = op->stage * 4 + TU_OP_W;
+            } else {
+                o->op[n++] = op->stage * 4 + op->kind;
+            }
+        }
+        o->base[r + 1] = n;
+    }
+    *fits = *fits && n == 3 * (size_t)x->stages * x->m;
+    return 0;
+}
+
 int tui_order_value(const struct tui_problem *x, struct tui_order *o, struct tu_err *err)
 {
     size_t cells = (size_t)x->stages * x->m;

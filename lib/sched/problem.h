@@ -36,6 +36,10 @@ struct tui_order {
     int64_t value;
 };
 void tui_order_release(struct tui_order *o);
+/* The order of a schedule of F, I and W (B counts as both); *fits is false when it has
+ * anything else or another placement. Release o either way. */
+TU_MUST int tui_order_of(const struct tui_problem *x, const struct tu_sched *s,
+                         struct tui_order *o, bool *fits, struct tu_err *err);
 /* The objective of an order, INT64_MAX if it deadlocks or exceeds the cap. */
 TU_MUST int tui_order_value(const struct tui_problem *x, struct tui_order *o,
                             struct tu_err *err);

@@ -82,6 +82,8 @@ static uint32_t receiver(const struct run *w, const struct tu_op *op, uint32_t r
 {
     const struct tu_sched *s = w->s;
     uint32_t k = tui_within(s, op->stage);
+    if (s->deps == TU_DEPS_DIFFUSION) /* a broadcast, on the link to the next rank */
+        return op->mb >= s->warm && s->ranks > 1 ? (rank + 1) % s->ranks : rank;
     bool lowered = w->x.at[TUI_AT_SEND_F] || w->x.at[TUI_AT_SEND_B];
     bool fwd = lowered ? op->kind == TU_OP_SEND_F : op->kind == TU_OP_F;
     bool bwd =

@@ -259,11 +259,11 @@ static int zbv_auto(struct tu_sched **out, const struct tu_sched_params *q,
     return tui_build_end(&b, out);
 }
 
-const struct tu_schedule tui_zb_v_auto = {"zb-v-auto",
-                                          "zero bubble in a V, grown for the times",
-                                          "Zero Bubble, 2024",
-                                          2,
-                                          2,
-                                          NULL,
-                                          NULL,
-                                          zbv_auto};
+const struct tu_schedule tui_zb_v_auto = {
+    .name = "zb-v-auto",
+    .help = "zero bubble in a V, grown for the times",
+    .source = "Zero Bubble, 2024",
+    .chunks_min = 2,
+    .chunks_max = 2,
+    .make = zbv_auto,
+};

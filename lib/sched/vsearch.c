@@ -5,13 +5,17 @@
  * A block is given by the slots of rank 0 and by the step from rank to rank, which may
  * change once along the ranks; blocks in which two operations of a rank share a slot are
  * left out. Each is expanded (vgrid.c), simulated with the real times, and the shortest
- * is kept. Source: Qi et al., "Pipeline Parallelism with Controllable Memory", 2024,
+ * is kept, or the one grown by the V heuristic where that is shorter; single operations
+ * are then moved while that helps. Source: Qi et al., "Pipeline Parallelism with Controllable Memory", 2024,
  * appendix A. */
+#include "sched/anneal.h"
 #include "sched/vgrid.h"
 #include "sched/vsearch.h"
 
 #define PERIOD 6
-#define WORK_MAX 600000 /* operations of all blocks that are expanded, at most */
+#define WORK_MAX 600000   /* operations of all blocks that are expanded, at most */
+#define MOVES_MAX 100000 /* single operations moved, at most */
+#define MOVED_MAX 120000000 /* operations of all orders that moves make, at most */
 
 struct search {
     const struct tu_sched_params *q;
@@ -77,19 +81,12 @@ static bool hopeless(const struct search *s, const int32_t (*block)[TUI_V_ROWS])
     return s->best && held + 3 < (cap < all ? cap : all);
 }
 
-static int try(struct search *s, const int32_t (*block)[TUI_V_ROWS], struct tu_err *err)
+/* Keep `one` if it is valid, under the cap and shorter; takes it over. */
+static int judge(struct search *s, struct tu_sched *one, struct tu_err *err)
 {
-    struct tui_build b;
-    struct tu_sched *one = NULL;
     struct tu_sim sim = {0};
     size_t faults = 0;
-    tui_build_begin(&b, s->q->p, 2 * s->q->p, 1, s->q->m, err);
-    tui_place_snake(&b);
-    if (!b.code)
-        b.code = tui_v_expand(&b, block, err);
-    int rc = tui_build_end(&b, &one);
-    if (!rc)
-        rc = tu_sim_run(&sim, one, s->q->cost, NULL, &faults, err);
+    int rc = tu_sim_run(&sim, one, s->q->cost, NULL, &faults, err);
     if (!rc && !faults) {
         int64_t peak = 0;
         for (uint32_t r = 0; r < s->q->p; r++)
@@ -104,6 +101,56 @@ static int try(struct search *s, const int32_t (*block)[TUI_V_ROWS], struct tu_e
     }
     tu_sim_release(&sim);
     tu_sched_free(one);
+    return rc;
+}
+
+static int try(struct search *s, const int32_t (*block)[TUI_V_ROWS], struct tu_err *err)
+{
+    struct tui_build b;
+    struct tu_sched *one = NULL;
+    tui_build_begin(&b, s->q->p, 2 * s->q->p, 1, s->q->m, err);
+    tui_place_snake(&b);
+    if (!b.code)
+        b.code = tui_v_expand(&b, block, err);
+    int rc = tui_build_end(&b, &one);
+    return rc ? rc : judge(s, one, err);
+}
+
+/* The schedule that grows with the times; it may not fit. */
+static int grown(struct search *s, struct tu_err *err)
+{
+    struct tu_sched *one = NULL;
+    int rc = tu_schedule_make(&one, tu_schedule_find("zb-v-auto"), s->q, err);
+    if (rc)
+        return rc == TU_EUSAGE ? 0 : rc;
+    return judge(s, one, err);
+}
+
+/* Single operations of the best to other places. */
+static int moves(struct search *s, struct tu_err *err)
+{
+    struct tui_problem x;
+    struct tui_order o = {0};
+    struct tu_sched *one = NULL;
+    bool fits = false;
+    int rc = tui_problem_make(&x, s->best->place, s->best->stages, s->q, err);
+    if (rc)
+        return rc;
+    rc = tui_order_of(&x, s->best, &o, &fits, err);
+    if (!rc && fits)
+        rc = tui_order_value(&x, &o, err);
+    if (!rc && fits && o.value < INT64_MAX) {
+        int64_t work = tui_bound_work(&x), path = tui_bound_path(&x);
+        uint64_t tries = MOVED_MAX / (6 * (uint64_t)s->q->p * s->q->m);
+        rc = tui_anneal(&x, &o, tu_min(tries, MOVES_MAX), work > path ? work : path, 0,
+                        err);
+        if (!rc)
+            rc = tui_order_sched(&one, &x, &o, err);
+        if (!rc)
+            rc = judge(s, one, err);
+    }
+    tui_order_release(&o);
+    tui_problem_release(&x);
     return rc;
 }
 
@@ -126,7 +173,7 @@ static int blocks(struct search *s, int32_t (*block)[TUI_V_ROWS], const int32_t 
     return 0;
 }
 
-int tui_search_v(struct tu_sched **out, const struct tu_sched_params *q,
+int tui_search_v(struct tu_sched **out, const struct tu_sched_params *q, bool move,
                  struct tu_err *err)
 {
     struct search s = {.q = q, .span = INT64_MAX, .least_peak = INT64_MAX};
@@ -139,6 +186,10 @@ int tui_search_v(struct tu_sched **out, const struct tu_sched_params *q,
                 if (f2 != i2 && f2 != i && i2 != i)
                     rc = blocks(&s, block, (const int32_t[]){0, f2, i2, i}, err);
     tu_free(block);
+    if (!rc && move)
+        rc = grown(&s, err);
+    if (!rc && move && s.best)
+        rc = moves(&s, err);
     if (!rc && !s.best)
         rc = tu_fail(err, TU_EUSAGE,
                      "v-search: memory cap: %lld units: the least found is %lld",

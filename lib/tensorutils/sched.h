@@ -61,6 +61,8 @@ enum tu_deps {
     TU_DEPS_TRAIN,    /* forward, then backward */
     TU_DEPS_FORWARD,  /* forward only: inference; batches follow one another freely */
     TU_DEPS_BLOCKING, /* forward only; a batch enters when the one before it is out */
+    TU_DEPS_DIFFUSION, /* forward only; after `warm` steps all stages work at once on what
+                          the step before left (AsyncDiff) */
 };
 
 struct tu_sched {
@@ -68,6 +70,8 @@ struct tu_sched {
     uint32_t ranks, stages, pipelines, microbatches, slices;
     enum tu_deps deps;
     bool async;      /* no flush: weights are updated after every backward (PipeDream) */
+    uint32_t warm, stride; /* TU_DEPS_DIFFUSION only; with stride 2 the last stage repeats
+                              the one before it for the earlier step of a pair */
     uint32_t *place; /* [pipelines·stages]: rank of each stage */
     struct tu_op **op; /* [ranks][n[rank]] */
     size_t *n, *cap;   /* [ranks] */
@@ -209,6 +213,7 @@ struct tu_schedule {
     int (*legal)(const struct tu_sched_params *q, struct tu_err *err);
     int (*make)(struct tu_sched **out, const struct tu_sched_params *q,
                 struct tu_err *err);
+    const char *const *rank; /* names of its ranks where they are no devices, or NULL */
 };
 TU_API extern const struct tu_schedule *const tu_schedules[]; /* NULL-ended */
 TU_API const struct tu_schedule *tu_schedule_find(const char *name);

@@ -169,6 +169,7 @@ static void formulas(void)
         int64_t t = makespan(tu_schedules[k]->name, 1, 8, 0, "F=3,I=4,W=2");
         uint32_t v = tu_schedules[k]->chunks_min;
         if (t >= 0 && strcmp(tu_schedules[k]->name, "inference") &&
+            strcmp(tu_schedules[k]->name, "asyncdiff") &&
             strcmp(tu_schedules[k]->name, "seq-1f1b"))
             eq_int(t, strcmp(tu_schedules[k]->name, "hanayo") ? 72 * v : t,
                    "%s has no bubble on one rank", tu_schedules[k]->name);
