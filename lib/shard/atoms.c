@@ -52,6 +52,7 @@ int tui_set_canonical(struct tu_ckpt *c, const struct tu_shard_opts *o,
 /* One entry of the canonical order while it is sorted. */
 struct order {
     uint32_t atom;
+    unsigned state;   /* weights, then each of the optimizer's states */
     unsigned section; /* 0 embeddings, 1 layers, 2 norm and head */
     int64_t layer, expert;
     size_t line;
@@ -61,6 +62,8 @@ struct order {
 static int by_order(const void *x, const void *y)
 {
     const struct order *a = x, *b = y;
+    if (a->state != b->state)
+        return a->state < b->state ? -1 : 1;
     if (a->section != b->section)
         return a->section < b->section ? -1 : 1;
     if (a->layer != b->layer)
@@ -77,6 +80,20 @@ bool tui_role_is_front(const char *role)
     return !strncmp(role, "embed.", 6) || !strncmp(role, "pos.", 4);
 }
 
+static unsigned state_order(const struct tu_role *r)
+{
+    static const char *const known[] = {"fp32", "exp_avg", "exp_avg_sq"};
+    for (unsigned i = 0; r->state && i < 3; i++)
+        if (!strcmp(r->state, known[i]))
+            return i + 1;
+    return r->state ? 4 : !strcmp(r->name, TUI_STEP) ? 5 : 0;
+}
+
+bool tui_is_state(const struct tu_ckpt *c, const struct tu_atom *atom)
+{
+    return state_order(&c->role[atom->fuse.role[0]]) > 0;
+}
+
 static int sort_atoms(struct tu_ckpt *c, struct tu_err *err)
 {
     struct order *o = tu_alloc(c->atoms + 1, sizeof *o, err);
@@ -88,13 +105,18 @@ static int sort_atoms(struct tu_ckpt *c, struct tu_err *err)
     }
     for (uint32_t i = 0; i < c->atoms; i++) {
         const struct tu_role *r = &c->role[c->atom[i].fuse.role[0]];
+        if (!c->canonical) { /* as they came */
+            o[i] = (struct order){i, state_order(r), 0, 0, 0, i, r->name};
+            continue;
+        }
         o[i] = (struct order){i,
+                              state_order(r),
                               r->layer >= 0                ? 1
-                              : tui_role_is_front(r->name) ? 0
+                              : tui_role_is_front(r->base) ? 0
                                                            : 2,
                               r->layer,
                               r->expert,
-                              tu_map_line(c->canonical, r->name),
+                              tu_map_line(c->canonical, r->base),
                               r->name};
     }
     qsort(o, c->atoms, sizeof *o, by_order);
@@ -137,39 +159,67 @@ static int atom_add(struct tu_ckpt *c, const char *name, struct tu_fuse fuse,
     return rc;
 }
 
+/* Number of the role that is the same state as r of another weight. */
+static uint32_t sibling(const struct tu_ckpt *c, const struct tu_role *r, const char *base)
+{
+    char name[256];
+    if (!r->state)
+        return tu_names_get(c->names, base);
+    snprintf(name, sizeof name, "optim.%s.%s", r->state, base);
+    return tu_names_get(c->names, name);
+}
+
 /* The canonical tensor that holds role number i, unless it is there already. */
 static int atom_of(struct tu_ckpt *c, uint32_t i, const struct tu_shard_opts *o,
                    struct tu_err *err)
 {
+    const struct tu_role *r = &c->role[i];
     struct tu_buf name = {0};
     struct tu_named named = {.n = 1};
-    bool yes = true;
+    bool mapped = c->canonical && !r->dim, yes = true;
     int rc = 0;
-    if (c->role[i].atom != UINT32_MAX)
+    if (r->atom != UINT32_MAX)
         return 0;
-    if (c->canonical)
-        rc = tu_map_entry(c->canonical, c->role[i].name, 0, 0, &name, &named, &yes, err);
+    if (mapped && r->state)
+        rc = tu_buf_printf(&name, err, "optim.%s.", r->state);
+    if (!rc && mapped)
+        rc = tu_map_entry(c->canonical, r->base, 0, 0, &name, &named, &yes, err);
     if (!rc && !yes)
         rc = tu_fail(err, TU_EINCOMPLETE, "map %s has no name for '%.100s'",
-                     tu_map_name(c->canonical), c->role[i].name);
+                     tu_map_name(c->canonical), r->name);
     uint32_t *list = rc ? NULL : tu_arena_alloc(c->arena, named.n, sizeof *list, err);
     if (!rc && !list)
         rc = TU_ENOMEM;
     for (unsigned k = 0; k < named.n && !rc; k++) {
-        list[k] = c->canonical ? tu_names_get(c->names, named.role[k]) : i;
+        list[k] = mapped ? sibling(c, r, named.role[k]) : i;
         if (list[k] == TU_NAMES_NONE)
             rc = tu_fail(err, TU_EINCOMPLETE, "'%.100s' is there but '%.100s' is missing",
-                         c->role[i].name, named.role[k]);
+                         r->name, named.role[k]);
     }
-    const char *text = c->canonical ? name.data : c->role[i].name;
+    const char *text = mapped ? name.data : r->name;
     if (!rc && tui_selected(o, text)) {
         const struct tu_fuse fuse = {named.transform &
                                          (TU_MAP_TRANSPOSE | TU_MAP_QKV | TU_MAP_CONCAT),
-                                     named.n, list};
-        rc = atom_add(c, text, c->canonical ? fuse : (struct tu_fuse){0, 1, list}, err);
+                                     named.n, list, 0};
+        rc = atom_add(c, text, mapped ? fuse : (struct tu_fuse){0, 1, list, 0}, err);
     }
     tu_buf_release(&name);
     return rc;
+}
+
+static bool same_dims(const uint64_t *a, const uint64_t *b, unsigned rank)
+{
+    return a == b || (a && b && !memcmp(a, b, rank * sizeof *a));
+}
+
+static bool same_boxes(const struct tu_piece *a, const struct tu_piece *b)
+{
+    unsigned rank = a->tensor.rank;
+    bool same = a->boxes == b->boxes && rank == b->tensor.rank;
+    for (uint32_t i = 0; i < a->boxes && same; i++)
+        same = same_dims(a->box[i].at, b->box[i].at, rank) &&
+               same_dims(a->box[i].dim, b->box[i].dim, rank);
+    return same;
 }
 
 /* Pieces of the same roles at the same place, or cut in another way, are replicas of the
@@ -178,11 +228,11 @@ static bool same_place(const struct tu_piece *a, const struct tu_piece *b)
 {
     const unsigned cuts = TU_MAP_COLUMN | TU_MAP_ROW | TU_MAP_VOCAB;
     unsigned cut = a->fuse.transform & cuts;
-    if (a->offset || b->offset)
-        return a->offset && b->offset && a->tensor.rank == b->tensor.rank &&
-               !memcmp(a->offset, b->offset, a->tensor.rank * sizeof *a->offset) &&
-               !memcmp(a->tensor.dim, b->tensor.dim,
-                       a->tensor.rank * sizeof *a->tensor.dim);
+    if ((a->flat.yes || b->flat.yes) && (a->flat.yes != b->flat.yes ||
+                                         a->flat.lo != b->flat.lo || a->flat.n != b->flat.n))
+        return false;
+    if (a->box || b->box)
+        return same_boxes(a, b);
     return !cut || cut != (b->fuse.transform & cuts) || a->at.tp == b->at.tp;
 }
 
@@ -218,9 +268,28 @@ int tui_make_atoms(struct tu_ckpt *c, const struct tu_shard_opts *o, struct tu_e
         rc = atom_of(c, i, o, err);
     if (!rc && c->roles && !c->atoms)
         rc = tu_fail(err, TU_EUSAGE, "%.200s: no tensor is selected", c->root);
-    if (!rc && c->canonical)
+    if (!rc)
         rc = sort_atoms(c, err);
     return rc ? rc : attach_pieces(c, err);
+}
+
+/* A wanted dtype that is wider than the weights' is better filled from the master copy. */
+static void take_masters(struct tu_ckpt *c)
+{
+    for (size_t i = 0; i < c->pieces; i++) {
+        struct tu_piece *p = &c->piece[i];
+        uint32_t *role = (uint32_t *)(uintptr_t)p->fuse.role;
+        for (uint32_t k = 0; k < p->fuse.roles && p->tensor.dtype == TU_F32; k++) {
+            const struct tu_role *r = &c->role[role[k]];
+            char name[256];
+            snprintf(name, sizeof name, "optim.fp32.%s", r->base);
+            uint32_t master = r->state || r->dtype == TU_F32
+                                  ? TU_NAMES_NONE
+                                  : tu_names_get(c->from->names, name);
+            if (master != TU_NAMES_NONE && c->role[master].atom != UINT32_MAX)
+                role[k] = master;
+        }
+    }
 }
 
 int tui_adopt_atoms(struct tu_ckpt *c, struct tu_err *err)
@@ -233,6 +302,7 @@ int tui_adopt_atoms(struct tu_ckpt *c, struct tu_err *err)
         c->atom[i].fuse = c->from->atom[i].fuse;
     }
     c->atoms = c->from->atoms;
+    take_masters(c);
     return attach_pieces(c, err);
 }
 

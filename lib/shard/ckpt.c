@@ -73,8 +73,10 @@ void tu_ckpt_close(struct tu_ckpt *c)
 {
     if (!c)
         return;
-    for (size_t i = 0; i < c->files; i++)
+    for (size_t i = 0; i < c->files; i++) {
         tu_source_close(c->file[i].source);
+        tu_free(c->file[i].list);
+    }
     for (size_t i = 0; i < c->atoms; i++)
         tu_free(c->atom[i].piece);
     tu_free(c->atom);
@@ -85,6 +87,7 @@ void tu_ckpt_close(struct tu_ckpt *c)
     tu_map_free(c->map);
     tu_free(c->file);
     tu_free(c->piece);
+    tu_free(c->blank);
     tu_free(c->side);
     tu_names_free(c->names);
     tu_arena_free(c->arena);
@@ -299,6 +302,8 @@ int tu_ckpt_plan(struct tu_ckpt **out, const struct tu_ckpt *from, const char *r
         c->dtype = o ? o->dtype : TU_DTYPE_NONE;
         c->iteration = from->iteration;
         c->args = from->args;
+        c->optim = from->optim;
+        c->optim_n = from->optim_n;
         for (size_t i = 0; i < from->sides && !rc; i++)
             rc = tui_add_side(c, from->side[i].name, from->side[i].text, from->side[i].n,
                               err);
@@ -362,13 +367,13 @@ static int check_sizes(const struct tu_ckpt *c, struct tu_err *err)
     const struct tu_model *m = &c->model;
     for (size_t i = 0; i < c->roles && c->canonical && m->layers; i++) {
         const struct tu_role *r = &c->role[i];
-        const char *part = strstr(r->name, ".attn.");
+        const char *part = strstr(r->base, ".attn.");
         uint64_t want = 0;
         if (part && (!strncmp(part, ".attn.k.", 8) || !strncmp(part, ".attn.v.", 8)))
             want = m->kv_heads * m->head_dim;
         else if (part && !strncmp(part, ".attn.q.", 8))
             want = m->heads * m->head_dim;
-        else if (!strcmp(r->name, "embed.weight"))
+        else if (!strcmp(r->base, "embed.weight"))
             want = m->vocab;
         if (want && r->rows != want)
             return tu_fail(err, TU_EINCOMPLETE,

@@ -6,6 +6,9 @@
 
 #include <tensorutils/shard.h>
 
+/* The scalar that counts the optimizer's steps. */
+#define TUI_STEP "optim.step"
+
 /* Lists (roles.c, ckpt.c)
  * ------------------------------------------------------------------------ */
 
@@ -45,15 +48,37 @@ struct tui_naming {
  * is an error that lists it (TU_EINCOMPLETE). */
 int tui_add_pieces(struct tu_ckpt *c, uint32_t f, const struct tui_naming *n,
                    struct tu_err *err);
-/* The box of a tensor by its stream metadata `shard` (offset and global shape), both NULL
- * without. */
-int tui_box_of(struct tu_ckpt *c, const struct tu_tensor *t, const uint64_t **offset,
-               const uint64_t **global, struct tu_err *err);
-/* A piece to write under this name in file f, of these dimensions and the rank of its
- * roles. */
+/* What its stream metadata says of a tensor: `shard` gives a box, `flat` a run. The rest
+ * of *p stays; p->whole is NULL where it says nothing. */
+int tui_region_to_piece(struct tu_ckpt *c, const struct tu_tensor *t, struct tu_piece *p,
+                        struct tu_err *err);
+/* A box in the arena. local may be NULL. */
+const struct tu_slab *tui_slab(struct tu_ckpt *c, const uint64_t *at, const uint64_t *dim,
+                             const uint64_t *local, unsigned rank, struct tu_err *err);
+/* The fuse of a tensor of these whole dimensions (p->whole, else p->tensor's) that a
+ * map's line names; its roles are made or compared. state NULL: weights. */
+int tui_piece_fuse(struct tu_ckpt *c, struct tu_piece *p, const struct tu_named *named,
+                   const char *state, uint32_t dtype, struct tu_err *err);
+/* The same where no map applies: the role is the tensor by its name. */
+int tui_piece_plain(struct tu_ckpt *c, struct tu_piece *p, const char *name,
+                    const char *state, uint32_t dtype, struct tu_err *err);
+int tui_piece_add(struct tu_ckpt *c, const struct tu_piece *p, struct tu_err *err);
+/* "optim.STATE.BASE" taken apart: the state is copied to the arena; NULL where the name
+ * is not one. */
+int tui_state_of(struct tu_ckpt *c, const char *name, const char **state,
+                 const char **base, struct tu_err *err);
+
+/* A tensor to write in file f. */
+int tui_add_target_tensor(struct tu_ckpt *c, uint32_t f, const char *name, uint32_t dtype,
+                          const uint64_t *dim, unsigned rank, uint32_t *index,
+                          struct tu_err *err);
+/* A tensor to write that is a piece of this fuse, of these dimensions. */
 int tui_add_target_piece(struct tu_ckpt *c, uint32_t f, const char *name,
                          struct tu_fuse fuse, struct tu_coord at, const uint64_t *dim,
                          struct tu_err *err);
+/* Bytes that stay zero. */
+int tui_add_blank(struct tu_ckpt *c, uint32_t f, uint32_t index, uint64_t off, uint64_t n,
+                  struct tu_err *err);
 /* dtype of a role's tensors in a plan. */
 uint32_t tui_plan_dtype(const struct tu_ckpt *c, uint32_t dtype);
 /* The roles of the pieces become atoms, in canonical order; those not selected do not. */
@@ -62,8 +87,6 @@ int tui_make_atoms(struct tu_ckpt *c, const struct tu_shard_opts *o, struct tu_e
 int tui_adopt_atoms(struct tu_ckpt *c, struct tu_err *err);
 /* Belongs in front of the layers (embeddings), else behind (norm, head). */
 bool tui_role_is_front(const char *role);
-/* Give the files of a plan their lists of tensors. */
-int tui_seal_plan(struct tu_ckpt *c, struct tu_err *err);
 
 /* The family's canonical map, from model.family or by the names; bound to the model. */
 int tui_set_canonical(struct tu_ckpt *c, const struct tu_shard_opts *o,
@@ -87,7 +110,7 @@ struct tui_slice {
     int version;       /* order of fused QKV */
     uint64_t prows;    /* rows of the piece before a transpose */
 };
-int tui_fuse_spans(const struct tu_ckpt *c, const struct tu_fuse *f, uint32_t k,
+int tui_fuse_spans(const struct tu_ckpt *c, const struct tu_fuse *f, uint32_t number,
                    struct tui_slice slice, struct tu_spans *out, struct tu_err *err);
 int tui_span_add(struct tu_spans *s, struct tu_span v, struct tu_err *err);
 void tui_spans_release(struct tu_spans *s);
@@ -121,6 +144,9 @@ uint32_t tui_stage_of(const struct tu_ckpt *c, int64_t layer);
 /* Layouts
  * ------------------------------------------------------------------------------------------
  */
+
+/* What of a model's tensors a plan leaves out: the optimizer's states. */
+bool tui_is_state(const struct tu_ckpt *c, const struct tu_atom *atom);
 
 extern const struct tu_layout tui_layout_hf, tui_layout_safetensors, tui_layout_torch,
     tui_layout_tns, tui_layout_megatron, tui_layout_meta;

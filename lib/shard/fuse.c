@@ -30,6 +30,7 @@ struct frame {
     struct tu_spans *out;
     bool transpose;
     uint64_t col0, cols, prows;
+    uint64_t base; /* elements before the block of a stack */
 };
 
 /* Role rows row … row+n-1 are piece rows prow, prow+step, … */
@@ -37,7 +38,7 @@ static int emit(const struct frame *f, uint64_t row, uint64_t n, uint64_t prow,
                 uint64_t step, struct tu_err *err)
 {
     struct tu_span s = {.arow = row, .acol = f->col0, .rows = n, .cols = f->cols};
-    s.poff = f->transpose ? prow : prow * f->cols;
+    s.poff = f->base + (f->transpose ? prow : prow * f->cols);
     s.prow = f->transpose ? step : step * f->cols;
     s.pcol = f->transpose ? f->prows : 1;
     return tui_span_add(f->out, s, err);
@@ -88,16 +89,23 @@ static int spans_rotary(const struct tu_ckpt *c, uint64_t row0, uint64_t rows,
     return rc;
 }
 
-int tui_fuse_spans(const struct tu_ckpt *c, const struct tu_fuse *f, uint32_t k,
+int tui_fuse_spans(const struct tu_ckpt *c, const struct tu_fuse *all, uint32_t number,
                    struct tui_slice s, struct tu_spans *out, struct tu_err *err)
 {
-    const struct tu_role *r = &c->role[f->role[k]];
-    unsigned t = f->transform;
-    struct frame fr = {out, t & TU_MAP_TRANSPOSE && r->rank > 1, 0, r->cols, s.prows};
+    const struct tu_role *r = &c->role[all->role[number]];
+    unsigned t = all->transform;
+    uint32_t per = all->per ? all->per : all->roles, first = number - number % per,
+             k = number - first;
+    const struct tu_fuse block = {t, per, all->role + first, 0}, *f = &block;
+    uint32_t cut = t & TU_MAP_COLUMN ? s.tp : 1;
+    struct frame fr = {out, t & TU_MAP_TRANSPOSE && r->rank > 1, 0, r->cols, s.prows, 0};
     if (t & TU_MAP_ROW) {
         fr.cols = r->cols / s.tp;
         fr.col0 = s.rank * fr.cols;
     }
+    fr.base = rows_before(c, all, first, cut) * fr.cols;
+    if (fr.transpose && per < all->roles)
+        fr.prows = rows_before(c, f, per, cut);
     if (t & TU_MAP_VOCAB) {
         uint64_t lo = tu_min(s.rank * s.prows, r->rows),
                  hi = tu_min(lo + s.prows, r->rows);

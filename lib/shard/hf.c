@@ -75,7 +75,7 @@ static int hf_open(struct tu_ckpt *c, const struct tu_spec *spec,
 static uint64_t *target_sizes(const struct tu_ckpt *c, size_t n, struct tu_err *err)
 {
     uint64_t *bytes = tu_calloc(n + 1, sizeof *bytes, err);
-    for (size_t a = 0; bytes && a < c->from->atoms; a++) {
+    for (size_t a = 0; bytes && a < n; a++) {
         const struct tu_tensor *t = &c->from->atom[a].tensor;
         if (tu_tensor_bytes(tui_plan_dtype(c, t->dtype), t->dim, t->rank, &bytes[a],
                             err)) {
@@ -109,7 +109,7 @@ static int hf_index(struct tu_ckpt *c, const char *const *path, struct tu_err *e
 static int hf_plan(struct tu_ckpt *c, const struct tu_spec *spec,
                    const struct tu_shard_opts *o, struct tu_err *err)
 {
-    size_t n = c->from->atoms;
+    size_t n = tui_weights(c->from); /* states have no place here */
     uint64_t max = o && o->max_shard ? o->max_shard : UINT64_C(5000000000);
     uint64_t *bytes = target_sizes(c, n, err);
     uint32_t *file = bytes ? tu_calloc(n + 1, sizeof *file, err) : NULL;
@@ -135,7 +135,7 @@ static int hf_plan(struct tu_ckpt *c, const struct tu_spec *spec,
         }
     }
     if (!rc)
-        rc = tui_plan_atoms(c, file, o && o->tied_copy, err);
+        rc = tui_plan_atoms(c, file, n, o && o->tied_copy, err);
     if (!rc && files > 1)
         rc = hf_index(c, path, err);
     if (!rc)

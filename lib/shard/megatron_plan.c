@@ -179,8 +179,6 @@ int tui_megatron_plan(struct tu_ckpt *c, const struct tu_spec *spec,
     if (!rc)
         rc = tui_plan_pieces(c, &rule, file_of, err);
     if (!rc)
-        rc = tui_seal_plan(c, err);
-    if (!rc)
         rc = tui_args_make(c, c->args, rule.pad, &args, err);
     for (uint32_t f = 0; f < c->files && !rc; f++)
         rc = make_object(c, f, args, !strcmp(map, "megatron-legacy"), err);

@@ -177,7 +177,7 @@ static int meta_plan(struct tu_ckpt *c, const struct tu_spec *spec,
         rc = tui_plan_stages(c, NULL, err);
     if (!rc)
         rc = tui_plan_pieces(c, &rule, file_of, err);
-    return rc ? rc : tui_seal_plan(c, err);
+    return rc;
 }
 
 static int meta_extra(const struct tu_ckpt *c, const char *folder,

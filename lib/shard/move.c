@@ -19,7 +19,7 @@
 
 /* An atom on its way through a worker. */
 struct lane {
-    uint32_t atom;
+    uint32_t atom, source; /* dtype of the pieces that it is read from */
     struct tui_parts in, out;
     struct tui_window window;
     struct tu_sha256 *sha;
@@ -27,7 +27,7 @@ struct lane {
 
 struct worker {
     struct lane lane[LANES];
-    char *cast;
+    char *cast[2]; /* windows as read and as written; NULL: nothing is cast */
     struct tui_stage stage;
 };
 
@@ -49,9 +49,23 @@ struct mover {
     size_t tasks;
     struct worker *worker;
     unsigned workers, lanes;
+    bool casts; /* some piece has another dtype than its atom */
     _Atomic uint64_t done;
     uint64_t total;
 };
+
+static size_t elem_of(uint32_t dtype)
+{
+    return tu_dtype_find(dtype)->block_bytes;
+}
+
+static bool has_casts(const struct tu_ckpt *c)
+{
+    bool yes = false;
+    for (size_t i = 0; i < c->pieces && !yes; i++)
+        yes = c->piece[i].tensor.dtype != c->role[c->piece[i].fuse.role[0]].dtype;
+    return yes;
+}
 
 static void mover_release(struct mover *m)
 {
@@ -61,7 +75,8 @@ static void mover_release(struct mover *m)
             tu_free(w->lane[k].window.data);
             tu_sha256_free(w->lane[k].sha);
         }
-        tu_free(w->cast);
+        tu_free(w->cast[0]);
+        tu_free(w->cast[1]);
         tu_free(w->stage.data);
         tui_spans_release(&w->stage.clip);
     }
@@ -80,19 +95,18 @@ static int worker_init(struct mover *m, struct worker *w, struct tu_err *err)
         if (m->o && m->o->sha256 && !(w->lane[k].sha = tu_sha256_new(err)))
             return TU_ENOMEM;
     }
-    /* A cast may widen: f8 to f64 at most. */
-    if (m->to && m->to->dtype != TU_DTYPE_NONE &&
-        !(w->cast = tu_alloc((size_t)m->bytes, 8, err)))
-        return TU_ENOMEM;
+    for (int k = 0; k < 2 && m->casts; k++)
+        if (!(w->cast[k] = tu_alloc((size_t)m->bytes, 1, err)))
+            return TU_ENOMEM;
     return 0;
 }
 
 static int mover_init(struct mover *m, struct tu_err *err)
 {
-    bool cast = m->to && m->to->dtype != TU_DTYPE_NONE;
-    m->lanes = m->o && m->o->sha256 ? LANES : 1;
+    m->casts = has_casts(m->from) || (m->to && has_casts(m->to));
+    m->lanes = m->o && m->o->sha256 && !m->casts ? LANES : 1;
     m->workers = m->put ? 1 : tu_pool_size(m->job ? m->job->pool : NULL);
-    m->bytes = tu_job_memory(m->job) / m->workers / (m->lanes + (cast ? 9 : 1));
+    m->bytes = tu_job_memory(m->job) / m->workers / (m->lanes + (m->casts ? 3 : 1));
     m->bytes = tu_max(tu_min(m->bytes, (uint64_t)16 << 20), WINDOW_LEAST);
     m->worker = tu_calloc(m->workers, sizeof *m->worker, err);
     if (!m->worker)
@@ -154,56 +168,99 @@ static size_t window_bytes(const struct tui_window *w)
     return (size_t)((w->r1 - w->r0) * w->cols) * w->elem;
 }
 
-/* The window as the target wants it: the same, or cast. */
-static int cast_window(const struct mover *m, const struct tui_window *w, uint32_t dtype,
-                       struct worker *wk, struct tui_window *out, struct tu_err *err)
+/* The window in another dtype, in `into`: itself where that is its own. */
+static int cast_window(const struct tui_window *w, uint32_t from, uint32_t to, char *into,
+                       struct tui_window *out, struct tu_err *err)
 {
-    uint32_t to = m->to->dtype;
     *out = *w;
-    if (to == TU_DTYPE_NONE || !tu_dtype_is_float(dtype) || to == dtype)
+    if (from == to)
         return 0;
-    out->data = wk->cast;
-    out->elem = tu_dtype_find(to)->block_bytes;
-    return tu_cast(to, out->data, dtype, w->data, (size_t)((w->r1 - w->r0) * w->cols),
-                   err);
+    out->data = into;
+    out->elem = elem_of(to);
+    return tu_cast(to, into, from, w->data, (size_t)((w->r1 - w->r0) * w->cols), err);
 }
 
 static int put_window(struct mover *m, const struct lane *l, bool last,
                       struct worker *wk, struct tu_err *err)
 {
-    const struct tui_window *w = &l->window;
-    struct tui_window t;
+    struct tui_window t = l->window;
+    uint32_t own = m->from->atom[l->atom].tensor.dtype, have = own;
+    int rc = 0;
     if (m->put)
-        return m->put(m->put_ctx, w->data, window_bytes(w), err);
-    if (!m->to)
-        return 0;
-    int rc = cast_window(m, w, m->from->atom[l->atom].tensor.dtype, wk, &t, err);
-    size_t line = (size_t)t.cols * t.elem;
+        return m->put(m->put_ctx, t.data, window_bytes(&t), err);
     for (size_t i = 0; i < l->out.n && !rc; i++) {
         const struct tui_part *part = &l->out.part[i];
-        rc = tui_window_empty(m->to, part, &t, m->sink[m->to->piece[part->piece].file],
-                              &wk->stage, err);
+        const struct tu_piece *p = &m->to->piece[part->piece];
+        if (p->tensor.dtype != have)
+            rc = cast_window(&l->window, own, p->tensor.dtype, wk->cast[1], &t, err);
+        have = p->tensor.dtype;
+        size_t line = (size_t)t.cols * t.elem;
+        if (!rc)
+            rc = tui_window_empty(m->to, part, &t, m->sink[p->file], &wk->stage, err);
         if (!rc && last)
             rc = write_pad(m, part, t.data + (t.r1 - t.r0 - 1) * line, line, wk, err);
     }
     return rc;
 }
 
-static void digest_windows(struct mover *m, struct worker *wk, unsigned n)
+/* What is digested: weights as they are published, states as they are. */
+static uint32_t digest_dtype(const struct mover *m, uint32_t a)
+{
+    const struct tu_atom *atom = &m->from->atom[a];
+    uint32_t dtype = atom->tensor.dtype;
+    return !m->to || tui_is_state(m->from, atom) ? dtype : tui_plan_dtype(m->to, dtype);
+}
+
+/* One lane whose values change their dtype. */
+static int digest_cast(struct mover *m, struct lane *l, uint32_t dtype, char *into,
+                       struct tu_err *err)
+{
+    struct tui_window t;
+    int rc = cast_window(&l->window, m->from->atom[l->atom].tensor.dtype, dtype, into, &t,
+                         err);
+    if (rc)
+        return rc;
+    m->digest[l->atom].crc = tu_crc32(m->digest[l->atom].crc, t.data, window_bytes(&t));
+    if (l->sha)
+        tu_sha256_add(l->sha, t.data, window_bytes(&t));
+    return 0;
+}
+
+static int digest_windows(struct mover *m, struct worker *wk, unsigned n,
+                          struct tu_err *err)
 {
     struct lane *l = wk->lane;
     size_t bytes = window_bytes(&l->window);
     if (!m->digest)
-        return;
+        return 0;
+    if (m->casts)
+        return digest_cast(m, l, digest_dtype(m, l->atom), wk->cast[1], err);
     for (unsigned k = 0; k < n; k++)
         m->digest[l[k].atom].crc =
             tu_crc32(m->digest[l[k].atom].crc, l[k].window.data, bytes);
-    if (!l->sha)
-        return;
-    if (n == LANES)
+    if (l->sha && n == LANES)
         tu_sha256_add_pair(l[0].sha, l[0].window.data, l[1].sha, l[1].window.data, bytes);
-    else
+    else if (l->sha)
         tu_sha256_add(l->sha, l->window.data, bytes);
+    return 0;
+}
+
+/* Rows of a lane's atom from all its pieces, in its own dtype. */
+static int fill_lane(struct mover *m, struct worker *wk, struct lane *l,
+                     struct tu_err *err)
+{
+    uint32_t own = m->from->atom[l->atom].tensor.dtype;
+    struct tui_window raw = l->window, done;
+    int rc = 0;
+    if (l->source != own) {
+        raw.data = wk->cast[0];
+        raw.elem = elem_of(l->source);
+    }
+    for (size_t i = 0; i < l->in.n && !rc; i++)
+        rc = tui_window_fill(m->from, &l->in.part[i], &raw, &wk->stage, err);
+    if (!rc && l->source != own)
+        rc = cast_window(&raw, l->source, own, l->window.data, &done, err);
+    return rc;
 }
 
 /* The next window of each lane, rows r0 to r1. */
@@ -213,21 +270,33 @@ static int move_windows(struct mover *m, struct worker *wk, unsigned n, uint64_t
     int rc = 0;
     if (tu_job_cancelled(m->job))
         return tu_fail(err, TU_ECANCEL, "stopped on request");
-    for (unsigned k = 0; k < n; k++) {
-        struct lane *l = &wk->lane[k];
-        l->window.r0 = r0;
-        l->window.r1 = r1;
-        for (size_t i = 0; i < l->in.n && !rc; i++)
-            rc = tui_window_fill(m->from, &l->in.part[i], &l->window, &wk->stage, err);
+    for (unsigned k = 0; k < n && !rc; k++) {
+        wk->lane[k].window.r0 = r0;
+        wk->lane[k].window.r1 = r1;
+        rc = fill_lane(m, wk, &wk->lane[k], err);
     }
-    if (rc)
-        return rc;
-    digest_windows(m, wk, n);
+    if (!rc)
+        rc = digest_windows(m, wk, n, err);
     for (unsigned k = 0; k < n && !rc; k++)
         rc = put_window(m, &wk->lane[k], last, wk, err);
     uint64_t bytes = n * window_bytes(&wk->lane->window);
     tu_job_progress(m->job, atomic_fetch_add(&m->done, bytes) + bytes, m->total);
     return rc;
+}
+
+/* dtype of the pieces that an atom is read from, which they share. */
+static int source_dtype(const struct mover *m, struct lane *l, struct tu_err *err)
+{
+    const struct tu_tensor *t = &m->from->atom[l->atom].tensor;
+    l->source = t->dtype;
+    for (size_t i = 0; i < l->in.n; i++) {
+        uint32_t dtype = m->from->piece[l->in.part[i].piece].tensor.dtype;
+        if (i && dtype != l->source)
+            return tu_fail(err, TU_EINCOMPLETE, "'%.100s' lies in pieces of several dtypes",
+                           t->name);
+        l->source = dtype;
+    }
+    return 0;
 }
 
 static int lane_open(const struct mover *m, struct lane *l, uint32_t atom,
@@ -239,8 +308,10 @@ static int lane_open(const struct mover *m, struct lane *l, uint32_t atom,
                        "'%.100s' is packed in blocks and cannot be cut by rows here",
                        t->name);
     l->atom = atom;
-    l->window.elem = tu_dtype_find(t->dtype)->block_bytes;
+    l->window.elem = elem_of(t->dtype);
     int rc = tui_parts_of(&l->in, m->from, atom, false, err);
+    if (!rc)
+        rc = source_dtype(m, l, err);
     if (!rc && m->to)
         rc = tui_parts_of(&l->out, m->to, atom, true, err);
     return rc;
@@ -251,12 +322,20 @@ static void lane_digest(struct mover *m, struct lane *l)
     const struct tu_tensor *t = &m->from->atom[l->atom].tensor;
     struct tu_digest *d = &m->digest[l->atom];
     d->name = t->name;
-    d->dtype = t->dtype;
+    d->dtype = digest_dtype(m, l->atom);
     d->rank = t->rank;
     d->dim = t->dim;
     d->has_sha = l->sha != NULL;
     if (l->sha)
         tu_sha256_end(l->sha, d->sha);
+}
+
+static size_t largest_elem(const struct mover *m, const struct lane *l)
+{
+    size_t most = tu_max(l->window.elem, elem_of(l->source));
+    for (size_t i = 0; i < l->out.n; i++)
+        most = tu_max(most, elem_of(m->to->piece[l->out.part[i].piece].tensor.dtype));
+    return m->casts && m->digest ? tu_max(most, elem_of(digest_dtype(m, l->atom))) : most;
 }
 
 /* The lanes that are open, from their first row to the last. */
@@ -266,7 +345,7 @@ static int move_lanes(struct mover *m, struct worker *wk, unsigned n, struct tu_
     uint64_t rows, cols, step = UINT64_MAX;
     int rc = 0;
     tu_tensor_matrix(t, &rows, &cols);
-    uint64_t line = cols * wk->lane->window.elem;
+    uint64_t line = cols * largest_elem(m, wk->lane);
     if (line > m->bytes)
         return tu_fail(
             err, TU_ENOMEM,
@@ -334,7 +413,7 @@ static bool same_shape(const struct shape *a, const struct shape *b)
  * checkpoint, so that files are read forwards. */
 static int plan_tasks(struct mover *m, struct tu_err *err)
 {
-    size_t n = m->from->atoms;
+    size_t n = m->from->atoms, wanted = 0;
     struct shape *s = tu_alloc(n + 1, sizeof *s, err);
     if (!s || !(m->task = tu_calloc(n + 1, sizeof *m->task, err))) {
         tu_free(s);
@@ -342,12 +421,16 @@ static int plan_tasks(struct mover *m, struct tu_err *err)
     }
     for (size_t a = 0; a < n; a++) {
         const struct tu_tensor *t = &m->from->atom[a].tensor;
-        s[a].dtype = t->dtype;
-        s[a].atom = (uint32_t)a;
-        tu_tensor_matrix(t, &s[a].rows, &s[a].cols);
+        struct shape *next = &s[wanted];
+        if (m->to && !m->to->atom[a].n) /* the target has no place for it */
+            continue;
+        next->dtype = t->dtype;
+        next->atom = (uint32_t)a;
+        tu_tensor_matrix(t, &next->rows, &next->cols);
+        wanted++;
     }
-    qsort(s, n, sizeof *s, by_shape);
-    for (size_t i = 0; i < n; i++) {
+    qsort(s, wanted, sizeof *s, by_shape);
+    for (size_t i = 0; i < wanted; i++) {
         struct task *t = m->tasks ? &m->task[m->tasks - 1] : NULL;
         if (!t || t->n == m->lanes || !same_shape(&s[i - 1], &s[i]))
             t = &m->task[m->tasks++];
@@ -356,6 +439,20 @@ static int plan_tasks(struct mover *m, struct tu_err *err)
     qsort(m->task, m->tasks, sizeof *m->task, by_atom);
     tu_free(s);
     return 0;
+}
+
+/* Bytes of the targets that no role fills. */
+static int write_blanks(const struct mover *m, struct tu_err *err)
+{
+    static const char zero[1 << 16];
+    int rc = 0;
+    for (size_t i = 0; i < m->to->blanks && !rc; i++) {
+        const struct tu_blank *b = &m->to->blank[i];
+        for (uint64_t at = 0; at < b->n && !rc; at += sizeof zero)
+            rc = tu_sink_write(m->sink[b->file], b->index, b->off + at, zero,
+                               (size_t)tu_min(b->n - at, sizeof zero), err);
+    }
+    return rc;
 }
 
 static int run(struct mover *m, struct tu_err *err)
@@ -367,6 +464,8 @@ static int run(struct mover *m, struct tu_err *err)
         rc = plan_tasks(m, err);
     if (!rc)
         rc = tu_pool_run(m->job ? m->job->pool : NULL, m->tasks, move_task, m, err);
+    if (!rc && m->to)
+        rc = write_blanks(m, err);
     mover_release(m);
     return rc;
 }

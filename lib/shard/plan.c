@@ -68,18 +68,49 @@ uint32_t tui_plan_dtype(const struct tu_ckpt *c, uint32_t dtype)
     return c->dtype != TU_DTYPE_NONE && tu_dtype_is_float(dtype) ? c->dtype : dtype;
 }
 
+int tui_add_target_tensor(struct tu_ckpt *c, uint32_t f, const char *name, uint32_t dtype,
+                          const uint64_t *dim, unsigned rank, uint32_t *index,
+                          struct tu_err *err)
+{
+    struct tu_ckpt_file *file = &c->file[f];
+    int rc = TU_GROW(&file->list, &file->list_cap, file->save.n, err);
+    if (!rc)
+        rc = tu_tensor_make(&file->list[file->save.n], c->arena, name, dtype, dim, rank,
+                            NULL, err);
+    file->save.tensor = file->list;
+    *index = (uint32_t)file->save.n;
+    file->save.n += !rc;
+    return rc;
+}
+
 int tui_add_target_piece(struct tu_ckpt *c, uint32_t f, const char *name,
                          struct tu_fuse fuse, struct tu_coord at, const uint64_t *dim,
                          struct tu_err *err)
 {
     const struct tu_role *r = &c->role[fuse.role[0]];
     struct tu_piece p = {.file = f, .at = at, .fuse = fuse};
-    int rc = tu_tensor_make(&p.tensor, c->arena, name, tui_plan_dtype(c, r->dtype), dim,
-                            r->rank, NULL, err);
-    if (!rc)
-        rc = TU_GROW(&c->piece, &c->piece_cap, c->pieces, err);
-    if (!rc)
-        c->piece[c->pieces++] = p;
+    unsigned rank = r->rank + (fuse.per && fuse.per < fuse.roles ? 1 : 0);
+    uint32_t *own = tu_arena_alloc(c->arena, fuse.roles, sizeof *own, err);
+    if (!own)
+        return TU_ENOMEM;
+    memcpy(own, fuse.role, fuse.roles * sizeof *own);
+    p.fuse.role = own; /* its master copies may take the roles' place */
+    bool state = r->state || !strcmp(r->name, TUI_STEP);
+    uint32_t dtype = state ? r->dtype : tui_plan_dtype(c, r->dtype);
+    int rc = tui_add_target_tensor(c, f, name, dtype, dim, rank, &p.index, err);
+    if (!rc) {
+        p.tensor = c->file[f].list[p.index];
+        rc = tui_piece_add(c, &p, err);
+    }
+    return rc;
+}
+
+int tui_add_blank(struct tu_ckpt *c, uint32_t f, uint32_t index, uint64_t off, uint64_t n,
+                  struct tu_err *err)
+{
+    int rc = n ? TU_GROW(&c->blank, &c->blank_cap, c->blanks, err) : 0;
+    if (!rc && n)
+        c->blank[c->blanks++] = (struct tu_blank){f, index, off, n};
     return rc;
 }
 
@@ -100,7 +131,7 @@ static int fuse_named(struct tu_ckpt *c, uint32_t i, const struct tu_named *name
                            entry, named->role[k]);
     }
     *first = list[0] == i;
-    *out = (struct tu_fuse){named->transform, named->n, list};
+    *out = (struct tu_fuse){named->transform, named->n, list, 0};
     return 0;
 }
 
@@ -143,7 +174,7 @@ static int plan_role(struct planner *p, uint32_t i, struct tu_err *err)
     const struct tu_role *r = &c->role[i];
     uint32_t last = c->pp * c->vpp - 1;
     uint32_t chunk = r->layer >= 0                ? tui_stage_of(c, r->layer)
-                     : tui_role_is_front(r->name) ? 0
+                     : tui_role_is_front(r->base) ? 0
                                                   : last;
     int64_t layer_base = r->layer >= 0 ? c->stage[chunk].first : 0, expert_base = 0,
             rank = -1;
@@ -157,7 +188,7 @@ static int plan_role(struct planner *p, uint32_t i, struct tu_err *err)
     }
     int rc = name_prefix(p, chunk, err);
     if (!rc)
-        rc = tu_map_entry(c->map, r->name, layer_base, expert_base, &p->name, &named,
+        rc = tu_map_entry(c->map, r->base, layer_base, expert_base, &p->name, &named,
                           &yes, err);
     if (!rc && !yes)
         rc = tu_fail(err, TU_EINCOMPLETE, "map %s has no name for '%.100s'",
@@ -193,35 +224,15 @@ int tui_plan_pieces(struct tu_ckpt *c, const struct tui_target_rule *rule,
     int rc = 0;
     for (size_t a = 0; a < c->from->atoms && !rc; a++) {
         const struct tu_fuse *f = &c->from->atom[a].fuse;
+        if (tui_is_state(c, &c->from->atom[a])) {
+            c->dropped++;
+            continue;
+        }
         for (uint32_t k = 0; k < f->roles && !rc; k++)
             rc = plan_role(&p, f->role[k], err);
     }
     if (!rc && rule->tied_head && c->model.tied)
         rc = plan_tied(&p, err);
     tu_buf_release(&p.name);
-    return rc;
-}
-
-int tui_seal_plan(struct tu_ckpt *c, struct tu_err *err)
-{
-    size_t *n = tu_calloc(c->files + 1, sizeof *n, err);
-    if (!n)
-        return TU_ENOMEM;
-    for (size_t i = 0; i < c->pieces; i++)
-        n[c->piece[i].file]++;
-    int rc = 0;
-    for (size_t f = 0; f < c->files && !rc; f++) {
-        struct tu_tensor *list = tu_arena_alloc(c->arena, n[f] + 1, sizeof *list, err);
-        c->file[f].save.tensor = list;
-        if (!list)
-            rc = TU_ENOMEM;
-    }
-    for (size_t i = 0; i < c->pieces && !rc; i++) {
-        struct tu_ckpt_file *f = &c->file[c->piece[i].file];
-        struct tu_tensor *list = (struct tu_tensor *)(uintptr_t)f->save.tensor;
-        c->piece[i].index = (uint32_t)f->save.n;
-        list[f->save.n++] = c->piece[i].tensor;
-    }
-    tu_free(n);
     return rc;
 }

@@ -105,8 +105,9 @@ int tu_plan_cost(const struct tu_ckpt *from, const struct tu_ckpt *to,
         .files = to->files, .tensors = to->pieces, .memory_bytes = tu_job_memory(job)};
     for (size_t a = 0; a < from->atoms; a++)
         out->read_bytes += from->atom[a].tensor.bytes;
-    for (size_t i = 0; i < to->pieces; i++)
-        out->write_bytes += to->piece[i].tensor.bytes;
+    for (size_t f = 0; f < to->files; f++)
+        for (size_t i = 0; i < to->file[f].save.n; i++)
+            out->write_bytes += to->file[f].save.tensor[i].bytes;
     return free_bytes(to->root, &out->free_bytes, err);
 }
 
@@ -214,8 +215,11 @@ static int write_rest(struct target *t, const struct tu_digest *digest, size_t n
         rc = write_small(t, to->layout->side_folder, to->side[i].name, to->side[i].text,
                          to->side[i].n, err);
     if (!rc) {
-        memcpy(sorted, digest, n * sizeof *sorted);
-        rc = tu_digest_write(&b, sorted, n, err);
+        size_t k = 0;
+        for (size_t i = 0; i < n; i++)
+            if (digest[i].name) /* the layout had a place for it */
+                sorted[k++] = digest[i];
+        rc = tu_digest_write(&b, sorted, k, err);
     }
     if (!rc)
         rc = write_small(t, "", DIGESTS, b.data ? b.data : "", b.n, err);

@@ -23,7 +23,7 @@ static int differs(const struct tu_ckpt *c, uint32_t piece, uint32_t other,
     bool tied = (p->fuse.transform | q->fuse.transform) & TU_MAP_TIED;
     return tu_fail(err, TU_EINCOMPLETE,
                    "%.80s: '%.50s' differs from '%.50s' at element %llu%s",
-                   c->file[p->file].source->path, p->tensor.name, q->tensor.name,
+                   p->data ? c->root : c->file[p->file].source->path, p->tensor.name, q->tensor.name,
                    (unsigned long long)element,
                    tied ? ", but the configuration ties them (--untied keeps both)"
                         : ", its replica");
@@ -33,9 +33,12 @@ static int compare(const struct tu_ckpt *c, uint32_t a, const struct tui_parts *
                    const struct tui_part *replica, struct scratch *s, struct tu_err *err)
 {
     const struct tu_tensor *t = &c->atom[a].tensor;
-    struct tui_window w = {.elem = tu_dtype_find(t->dtype)->block_bytes};
+    const struct tu_tensor *file = &c->piece[used->part[0].piece].tensor;
+    struct tui_window w = {.elem = tu_dtype_find(file->dtype)->block_bytes};
     uint64_t rows;
     int rc = 0;
+    if (c->piece[replica->piece].tensor.dtype != file->dtype)
+        return 0; /* a rounded copy */
     tu_tensor_matrix(t, &rows, &w.cols);
     uint64_t line = tu_max(w.cols * w.elem, 1), step = tu_max(s->bytes / line, 1);
     if (line > s->bytes)
@@ -78,7 +81,7 @@ static int check_atom(const struct tu_ckpt *c, uint32_t a, struct scratch *s,
     if (!rc)
         rc = tui_parts_of(&used, c, a, false, err);
     for (size_t i = 0; i < all.n && !rc && used.n < all.n; i++)
-        if (c->piece[all.part[i].piece].replica)
+        if (c->piece[all.part[i].piece].replica && used.n)
             rc = compare(c, a, &used, &all.part[i], s, err);
     tui_parts_release(&all);
     tui_parts_release(&used);

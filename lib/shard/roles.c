@@ -38,19 +38,21 @@ static int role_get(struct tu_ckpt *c, const struct tu_role *want, const char *p
     r->atom = UINT32_MAX;
     if (!(r->name = tu_arena_text(c->arena, want->name, strlen(want->name), err)))
         return TU_ENOMEM;
+    r->base = r->name + (r->state ? strlen(r->state) + 7 : 0);
     *out = (uint32_t)c->roles++;
     return tu_names_put(c->names, r->name, *out, err);
 }
 
-/* The piece as a matrix before its transpose; experts of a stack one under the other. */
-static int matrix(const struct tu_tensor *t, unsigned transform, uint64_t *rows,
-                  uint64_t *cols, struct tu_err *err)
+/* The entry as a matrix before its transpose; blocks of a stack one under the other. */
+static int matrix(const struct tu_tensor *t, unsigned transform, unsigned stacked,
+                  uint64_t *rows, uint64_t *cols, struct tu_err *err)
 {
-    bool stack = transform & TU_MAP_STACK;
-    if (t->rank == 0 || t->rank > 2u + stack || t->rank < 1u + stack)
+    if (t->rank > 2u + stacked || t->rank < 1u + stacked)
         return tu_fail(err, TU_EINCOMPLETE, "'%.100s' has rank %u", t->name, t->rank);
-    *rows = t->dim[0] * (stack ? t->dim[1] : 1);
-    *cols = t->rank - stack == 2 ? t->dim[t->rank - 1] : 1;
+    *rows = 1;
+    for (unsigned i = 0; i <= stacked; i++)
+        *rows *= t->dim[i];
+    *cols = t->rank - stacked == 2 ? t->dim[t->rank - 1] : 1;
     if (transform & TU_MAP_TRANSPOSE && t->rank == 2) {
         uint64_t swap = *rows;
         *rows = *cols;
@@ -101,82 +103,105 @@ static int share(const struct tu_ckpt *c, const struct tu_named *named, const ch
     return 0;
 }
 
-/* "layers.3.moe.experts.*.up.weight" for expert e. */
-static void expert_name(char *out, size_t cap, const char *role, uint64_t e)
+/* "layers.3.moe.experts.*.up.weight" for expert e; below its state, if it is one. */
+static void full_name(char *out, size_t cap, const char *state, const char *role,
+                      uint64_t e)
 {
     const char *star = strchr(role, '*');
+    int n = state ? snprintf(out, cap, "optim.%s.", state) : 0;
     if (star)
-        snprintf(out, cap, "%.*s%llu%s", (int)(star - role), role, U(e), star + 1);
+        snprintf(out + n, cap - (size_t)n, "%.*s%llu%s", (int)(star - role), role, U(e),
+                 star + 1);
     else
-        snprintf(out, cap, "%s", role);
+        snprintf(out + n, cap - (size_t)n, "%s", role);
 }
 
-/* The fuse of a named tensor; its roles are made or compared. */
-static int fuse_of(struct tu_ckpt *c, const struct tu_tensor *t,
-                   const struct tu_named *named, struct tu_fuse *out, struct tu_err *err)
+int tui_piece_fuse(struct tu_ckpt *c, struct tu_piece *p, const struct tu_named *named,
+                   const char *state, uint32_t dtype, struct tu_err *err)
 {
-    uint64_t rows = 0, cols = 0, experts = 1;
-    unsigned tr = named->transform;
-    int rc = matrix(t, tr, &rows, &cols, err);
+    struct tu_tensor t = p->tensor;
+    uint64_t rows = 0, cols = 0, blocks = 1;
+    unsigned tr = named->transform, stacked = tr & TU_MAP_STACK ? 1 : 0;
+    if (p->whole)
+        t.dim = p->whole;
+    int rc = matrix(&t, tr, stacked, &rows, &cols, err);
     if (rc)
         return rc;
-    if (tr & TU_MAP_STACK)
-        experts = t->dim[0];
-    if (experts > 1u << 20 || !experts)
-        return tu_fail(err, TU_EINCOMPLETE, "'%.100s' has %llu experts", t->name,
-                       U(experts));
-    uint32_t n = (uint32_t)experts * named->n,
+    if (stacked)
+        blocks = t.dim[0];
+    if (blocks > 1u << 20 || !blocks)
+        return tu_fail(err, TU_EINCOMPLETE, "'%.100s' has %llu experts", t.name,
+                       U(blocks));
+    uint32_t n = (uint32_t)blocks * named->n,
              *list = tu_arena_alloc(c->arena, n, sizeof *list, err);
     if (!list)
         return TU_ENOMEM;
-    uint64_t total = tr & (TU_MAP_COLUMN | TU_MAP_VOCAB) ? rows * c->tp : rows;
+    bool cut = !p->box; /* boxes are of the whole entry */
+    uint64_t total = cut && tr & (TU_MAP_COLUMN | TU_MAP_VOCAB) ? rows * c->tp : rows;
+    if (total % blocks)
+        return tu_fail(err, TU_EINCOMPLETE, "'%.100s': rows and experts do not fit",
+                       t.name);
     for (uint32_t i = 0; i < n; i++) {
-        char name[160];
+        char name[224];
         uint32_t k = i % named->n;
-        struct tu_role want = {
-            .layer = named->layer, .expert = named->expert, .dtype = t->dtype};
-        expert_name(name, sizeof name, named->role[k], i / named->n);
+        struct tu_role want = {.state = state,
+                               .layer = named->layer,
+                               .expert = stacked ? (int64_t)(i / named->n) : named->expert,
+                               .dtype = dtype,
+                               .rank = t.rank - stacked,
+                               .cols = cut && tr & TU_MAP_ROW ? cols * c->tp : cols};
+        full_name(name, sizeof name, state, named->role[k], i / named->n);
         want.name = name;
-        if (tr & TU_MAP_STACK)
-            want.expert = (int64_t)(i / named->n);
-        want.rank = t->rank - (tr & TU_MAP_STACK ? 1 : 0);
-        want.cols = tr & TU_MAP_ROW ? cols * c->tp : cols;
-        if (total % experts)
-            return tu_fail(err, TU_EINCOMPLETE, "'%.100s': rows and experts do not fit",
-                           t->name);
-        if ((rc = share(c, named, t->name, k, named->n, total / experts, &want.rows,
-                        err)) ||
-            (rc = role_get(c, &want, t->name, &list[i], err)))
+        if ((rc = share(c, named, t.name, k, named->n, total / blocks, &want.rows, err)) ||
+            (rc = role_get(c, &want, t.name, &list[i], err)))
             return rc;
     }
-    *out = (struct tu_fuse){tr, n, list};
+    p->fuse = (struct tu_fuse){tr, n, list, stacked ? named->n : 0};
     return 0;
 }
 
-/* No map: the tensor is a role by its own name. */
-static int plain_of(struct tu_ckpt *c, const struct tu_tensor *t, struct tu_fuse *out,
-                    struct tu_err *err)
+int tui_piece_plain(struct tu_ckpt *c, struct tu_piece *p, const char *name,
+                    const char *state, uint32_t dtype, struct tu_err *err)
 {
     uint32_t *list = tu_arena_alloc(c->arena, 1, sizeof *list, err);
-    struct tu_role want = {.name = t->name,
+    char *full = state ? tu_arena_printf(c->arena, err, "optim.%s.%s", state, name)
+                       : tu_arena_text(c->arena, name, strlen(name), err);
+    struct tu_tensor t = p->tensor;
+    if (!list || !full)
+        return TU_ENOMEM;
+    if (p->whole)
+        t.dim = p->whole;
+    struct tu_role want = {.name = full,
+                           .state = state,
                            .layer = -1,
                            .expert = -1,
-                           .dtype = t->dtype,
-                           .rank = t->rank,
-                           .dim = t->dim};
-    tu_tensor_matrix(t, &want.rows, &want.cols);
-    if (!list)
-        return TU_ENOMEM;
-    *out = (struct tu_fuse){0, 1, list};
-    return role_get(c, &want, t->name, list, err);
+                           .dtype = dtype,
+                           .rank = t.rank,
+                           .dim = t.dim};
+    tu_tensor_matrix(&t, &want.rows, &want.cols);
+    p->fuse = (struct tu_fuse){0, 1, list, 0};
+    return role_get(c, &want, name, list, err);
 }
 
-static int piece_add(struct tu_ckpt *c, struct tu_piece p, struct tu_err *err)
+int tui_piece_add(struct tu_ckpt *c, const struct tu_piece *p, struct tu_err *err)
 {
     int rc = TU_GROW(&c->piece, &c->piece_cap, c->pieces, err);
     if (!rc)
-        c->piece[c->pieces++] = p;
+        c->piece[c->pieces++] = *p;
     return rc;
+}
+
+int tui_state_of(struct tu_ckpt *c, const char *name, const char **state,
+                 const char **base, struct tu_err *err)
+{
+    const char *dot = strncmp(name, "optim.", 6) ? NULL : strchr(name + 6, '.');
+    *state = NULL;
+    *base = name;
+    if (!dot || dot == name + 6 || dot - name > 64)
+        return 0;
+    *state = tu_arena_text(c->arena, name + 6, (size_t)(dot - name - 6), err);
+    *base = dot + 1;
+    return *state ? 0 : TU_ENOMEM;
 }
 
 /* Names that no line of the map takes, for one message. */
@@ -197,34 +222,33 @@ static int add_tensor(struct tu_ckpt *c, uint32_t f, uint32_t index,
                       struct unknown *u, struct tu_err *err)
 {
     struct tu_piece p = {.file = f, .index = index, .tensor = *t, .at = n->at};
-    struct tu_tensor whole;
     struct tu_named named;
-    const uint64_t *global = NULL;
+    const char *state = NULL, *base;
     bool yes = false;
-    int rc = tui_box_of(c, t, &p.offset, &global, err);
+    int rc = tui_region_to_piece(c, t, &p, err);
     if (n->prefix)
         p.tensor.name += strlen(n->prefix);
-    whole = p.tensor;
-    if (global)
-        whole.dim = global;
-    if (!rc && !n->map)
-        rc = plain_of(c, &whole, &p.fuse, err);
-    if (!rc && n->map)
-        rc = tu_map_match(n->map, whole.name, n->layer_base, n->expert_base, &named, &yes,
-                          err);
-    if (!rc && n->map && !yes) {
-        unknown_add(u, whole.name);
-        return 0;
+    if (!rc)
+        rc = tui_state_of(c, p.tensor.name, &state, &base, err);
+    if (rc)
+        return rc;
+    if (!n->map || !strcmp(base, "optim.step"))
+        rc = tui_piece_plain(c, &p, base, state, t->dtype, err);
+    else if (!(rc = tu_map_match(n->map, base, n->layer_base, n->expert_base, &named, &yes,
+                                 err))) {
+        if (!yes) {
+            unknown_add(u, p.tensor.name);
+            return 0;
+        }
+        if (named.transform & TU_MAP_DROP) {
+            c->dropped++;
+            return 0;
+        }
+        if (n->adjust)
+            n->adjust(c, &named);
+        rc = tui_piece_fuse(c, &p, &named, state, t->dtype, err);
     }
-    if (!rc && n->map && named.transform & TU_MAP_DROP) {
-        c->dropped++;
-        return 0;
-    }
-    if (!rc && n->map && n->adjust)
-        n->adjust(c, &named);
-    if (!rc && n->map)
-        rc = fuse_of(c, &whole, &named, &p.fuse, err);
-    return rc ? rc : piece_add(c, p, err);
+    return rc ? rc : tui_piece_add(c, &p, err);
 }
 
 int tui_add_pieces(struct tu_ckpt *c, uint32_t f, const struct tui_naming *n,

@@ -67,12 +67,20 @@ int tui_add_all(struct tu_ckpt *c, struct tu_err *err)
     return rc;
 }
 
-/* Reading and writing share this: a tensor of a plan is an atom. */
-int tui_plan_atoms(struct tu_ckpt *c, const uint32_t *file, bool tied_copy,
+size_t tui_weights(const struct tu_ckpt *c)
+{
+    size_t n = 0;
+    while (n < c->atoms && !tui_is_state(c, &c->atom[n]))
+        n++;
+    return n;
+}
+
+int tui_plan_atoms(struct tu_ckpt *c, const uint32_t *file, size_t n, bool tied_copy,
                    struct tu_err *err)
 {
     int rc = 0;
-    for (size_t a = 0; a < c->from->atoms && !rc; a++) {
+    c->dropped += c->from->atoms - n;
+    for (size_t a = 0; a < n && !rc; a++) {
         const struct tu_atom *atom = &c->from->atom[a];
         rc = tui_add_target_piece(c, file ? file[a] : 0, atom->tensor.name, atom->fuse,
                                   (struct tu_coord){0}, atom->tensor.dim, err);
@@ -86,13 +94,13 @@ int tui_plan_atoms(struct tu_ckpt *c, const uint32_t *file, bool tied_copy,
             yes && !rc ? tu_names_get(c->from->names, named.role[0]) : TU_NAMES_NONE;
         if (role != TU_NAMES_NONE && c->role[role].atom != UINT32_MAX) {
             const struct tu_atom *atom = &c->from->atom[c->role[role].atom];
-            rc = tui_add_target_piece(c, file ? file[c->from->atoms] : 0, name.data,
+            rc = tui_add_target_piece(c, file ? file[n] : 0, name.data,
                                       atom->fuse, (struct tu_coord){0}, atom->tensor.dim,
                                       err);
         }
         tu_buf_release(&name);
     }
-    return rc ? rc : tui_seal_plan(c, err);
+    return rc;
 }
 
 /* config.json may lie beside the file. */
@@ -121,5 +129,5 @@ int tui_file_plan(struct tu_ckpt *c, const char *format, const struct tu_shard_o
     uint32_t number;
     int rc =
         tui_add_target(c, "", tu_format_find(format), (struct tu_coord){0}, &number, err);
-    return rc ? rc : tui_plan_atoms(c, NULL, o && o->tied_copy, err);
+    return rc ? rc : tui_plan_atoms(c, NULL, c->from->atoms, o && o->tied_copy, err);
 }

@@ -18,9 +18,11 @@ int tui_add_one(struct tu_ckpt *c, const char *path, const char *name,
                 const struct tu_job *job, struct tu_err *err);
 /* All tensors of all files become pieces. */
 int tui_add_all(struct tu_ckpt *c, struct tu_err *err);
-/* Each atom of the source is a tensor to write, in file[atom] (NULL: file 0); the tied
- * copy of the embedding comes last, in file[atoms]. */
-int tui_plan_atoms(struct tu_ckpt *c, const uint32_t *file, bool tied_copy,
+/* How many atoms are weights; the optimizer's states come behind them. */
+size_t tui_weights(const struct tu_ckpt *c);
+/* Each of the source's first n atoms is a tensor to write, in file[atom] (NULL: file 0);
+ * the tied copy of the embedding comes last, in file[n]. */
+int tui_plan_atoms(struct tu_ckpt *c, const uint32_t *file, size_t n, bool tied_copy,
                    struct tu_err *err);
 /* A checkpoint that is one file of a format. */
 int tui_file_open(struct tu_ckpt *c, const char *format, const struct tu_shard_opts *o,

@@ -135,9 +135,11 @@ static int tns_piece(struct tu_ckpt *c, const struct tu_atom *atom, uint32_t ran
                                   err);
     if (!rc) {
         struct tu_piece *p = &c->piece[c->pieces - 1];
-        p->offset = off;
-        p->tensor.meta = tu_arena_text(c->arena, b.data, b.n, err);
-        rc = p->tensor.meta ? 0 : TU_ENOMEM;
+        p->whole = t->dim;
+        p->box = tui_slab(c, off, dim, NULL, t->rank, err);
+        p->boxes = 1;
+        c->file[rank].list[p->index].meta = tu_arena_text(c->arena, b.data, b.n, err);
+        rc = p->box && c->file[rank].list[p->index].meta ? 0 : TU_ENOMEM;
     }
     tu_buf_release(&b);
     return rc;
@@ -170,8 +172,6 @@ static int tns_plan(struct tu_ckpt *c, const struct tu_spec *spec,
         for (uint32_t r = 0; r < ranks && atom->tensor.rank && !rc; r++)
             rc = tns_piece(c, atom, r, (uint32_t)ranks, err);
     }
-    if (!rc)
-        rc = tui_seal_plan(c, err);
     return rc ? rc : tns_metas(c, err);
 }
 

@@ -38,9 +38,12 @@ struct tu_coord {
     uint32_t tp, pp, vp, ep;
 };
 
-/* A matrix [out, in] or vector of the model by its role (model.h); whole, unpadded. */
+/* A matrix [out, in] or vector of the model by its role (model.h), or the optimizer's
+ * state of one; whole, unpadded. */
 struct tu_role {
-    const char *name;
+    const char *name;      /* of a state: "optim.STATE." and the base */
+    const char *state;     /* "fp32", "exp_avg", …; NULL: a weight */
+    const char *base;      /* the name without its state, inside `name` */
     int64_t layer, expert; /* -1: none */
     uint32_t dtype;
     uint32_t rank; /* 1: rows only; others are kept as rank 2 unless no map applies */
@@ -54,18 +57,43 @@ struct tu_fuse {
     unsigned transform; /* TU_MAP_… */
     uint32_t roles;
     const uint32_t *role; /* [roles] numbers in tu_ckpt.role */
+    uint32_t per;         /* of a stack: roles of one block; 0: all are one block */
+};
+
+/* Elements that are a box both in the whole entry and in a piece of it; [rank] each. */
+struct tu_slab {
+    const uint64_t *at;    /* first index in the whole */
+    const uint64_t *dim;   /* sizes */
+    const uint64_t *local; /* first index in the piece; NULL: all 0 */
+};
+
+/* A run of the C-order elements of a piece, as partitioned optimizers keep them. */
+struct tu_flat {
+    bool yes;       /* else the piece is all there, from the first element of its tensor */
+    uint64_t lo, n; /* elements lo … lo+n-1 of the piece */
+    uint64_t at;    /* are elements at … at+n-1 of the file's tensor */
 };
 
 /* One tensor of one file. */
 struct tu_piece {
     uint32_t file;
     uint32_t index;          /* in the file's source or sink */
-    struct tu_tensor tensor; /* as in the file */
+    struct tu_tensor tensor; /* as in the file, or what a flat run is of; its dtype may be
+                              * another than the role's: values are cast on the way */
     struct tu_coord at;
     struct tu_fuse fuse;
-    const uint64_t
-        *offset;  /* [rank] a box of its role, by shard metadata; NULL: by the mesh */
-    bool replica; /* another piece holds the same elements */
+    const uint64_t *whole;    /* [rank] of the entry that the boxes are cut from */
+    const struct tu_slab *box; /* [boxes]; NULL: the mesh cuts */
+    uint32_t boxes;
+    struct tu_flat flat;
+    const void *data; /* its bytes, where the file has them as a value, not a tensor */
+    bool replica;     /* another piece holds the same elements */
+};
+
+/* Bytes of a file's tensor that no role fills: zeros. */
+struct tu_blank {
+    uint32_t file, index;
+    uint64_t off, n;
 };
 
 /* A file of a checkpoint: open (source), or to be written (format and what). */
@@ -74,6 +102,8 @@ struct tu_ckpt_file {
     const struct tu_format *format;
     struct tu_source *source;
     struct tu_save save;
+    struct tu_tensor *list; /* of save, growing */
+    size_t list_cap;
     struct tu_coord at;
 };
 
@@ -115,12 +145,17 @@ struct tu_ckpt {
     size_t files, file_cap;
     struct tu_piece *piece;
     size_t pieces, piece_cap;
+    struct tu_blank *blank;
+    size_t blanks, blank_cap;
     struct tu_side *side;
     size_t sides, side_cap;
     struct tu_atom
         *atom; /* in canonical order: embedding, layers by number, norm, head */
     size_t atoms, atom_cap;
     uint64_t dropped;       /* tensors that are not weights */
+    const char *optim;      /* META "optim", canonical JSON: "groups" [{…, "params": names}],
+                             * "frozen", "buffers" names; NULL: nothing is known */
+    size_t optim_n;
     uint32_t dtype;         /* of a plan: cast float tensors to it; TU_DTYPE_NONE keeps */
     struct tu_names *names; /* lookup of roles and atoms by name */
     const struct tu_ckpt *from; /* of a plan: whose roles and atoms these are */

@@ -28,7 +28,7 @@ static void toy_role(struct toy *t, unsigned k, const uint64_t *value, uint64_t 
 static uint64_t rank_rows(struct toy *t, unsigned transform, uint32_t roles, uint32_t tp, uint32_t rank,
                           int version, uint64_t pad, uint64_t out[MAX])
 {
-    struct tu_fuse f = {transform, roles, t->number};
+    struct tu_fuse f = {transform, roles, t->number, 0};
     struct tu_err err;
     uint64_t rows = 0, cols = 0;
     if (tui_fuse_shape(&t->c, &f, "t", tp, pad, &rows, &cols, &err))
@@ -124,7 +124,7 @@ static void vocabulary(void)
                {32001, 128, 4, 32256}, {128256, 128, 8, 129024}, {151936, 128, 16, 153600}};
     for (size_t i = 0; i < sizeof row / sizeof *row; i++) {
         struct toy t = {.c.roles = 0};
-        struct tu_fuse f = {TU_MAP_VOCAB, 1, t.number};
+        struct tu_fuse f = {TU_MAP_VOCAB, 1, t.number, 0};
         uint64_t rows = 0, cols = 0;
         toy_role(&t, 0, NULL, row[i].v);
         eq_int(tui_fuse_shape(&t.c, &f, "t", (uint32_t)row[i].tp, row[i].m, &rows, &cols, NULL), 0, "shape");
@@ -172,7 +172,7 @@ static void columns(void)
 {
     struct toy t = {.c.roles = 0};
     struct tu_spans s = {0};
-    struct tu_fuse f = {TU_MAP_ROW, 1, t.number};
+    struct tu_fuse f = {TU_MAP_ROW, 1, t.number, 0};
     uint64_t rows = 0, cols = 0;
     toy_role(&t, 0, NULL, 4);
     t.role[0].rank = 2;
