@@ -105,6 +105,7 @@ TP_INFO = {
     "tp_replicated_parameter_patterns": [r"norm\.weight"],
     "parameter_with_row_parallelism_patterns": [r"down\.weight"],
     "parameter_with_2_sub_params_cat_dim_0": [r"gated\.weight"],
+    "sub_param_shard_widths": {r"qkv\.weight": [[4, 4], [2, 2], [2, 2]]},
     "parameter_with_sub_params": [{"patterns": [r"qkv\.weight"], "shape": ((8, 4, 4), 6), "partition_dim": 0}],
 }
 
