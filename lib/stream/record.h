@@ -99,7 +99,9 @@ TU_MUST int tui_segment_end(const struct tui_segment *s, const struct tu_record 
 /* sum.c: the CRC-32 of bytes off … off+n-1 of a seekable file, continued from *crc, the
  * work shared by the pool. The bytes go to buf unless it is NULL; then scratch has room
  * for tu_pool_size(pool) × TUI_BLOCK bytes. */
+#ifndef TUI_BLOCK /* fuzzers make it small, so that small inputs have several */
 #define TUI_BLOCK ((size_t)128 << 10) /* two of them fit the cache of a core */
+#endif
 TU_MUST int tui_sum(struct tu_in *in, uint64_t off, uint64_t n, void *buf, void *scratch,
                     struct tu_pool *pool, uint32_t *crc, struct tu_err *err);
 /* Payload against trailer: p is the padding and the trailer behind a payload. Sets what

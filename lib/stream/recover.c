@@ -69,7 +69,7 @@ int tu_reader_recover(struct tu_reader *r, bool *found, uint64_t *skipped,
     if (!tu_in_seekable(r->in))
         return tu_fail(err, TU_EUSAGE, "%s: recovery needs a file, not a pipe",
                        tu_in_name(r->in));
-    s.window = tu_alloc(WINDOW, 1, err);
+    s.window = tu_alloc((size_t)tu_min(WINDOW, tu_in_size(r->in) + 1), 1, err);
     if (!s.window)
         return TU_ENOMEM;
     /* Behind a record that ended where it should the next one begins; else anywhere
