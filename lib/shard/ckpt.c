@@ -17,6 +17,7 @@ const struct tu_layout *const tu_layouts[] = {
     &tui_layout_tns,
     &tui_layout_megatron,
     &tui_layout_meta,
+    &tui_layout_zero,
     NULL,
 };
 
@@ -292,6 +293,8 @@ int tu_ckpt_plan(struct tu_ckpt **out, const struct tu_ckpt *from, const char *r
     if (rc)
         return rc;
     rc = tui_ckpt_new(&c, root, err);
+    if (!rc && !layout->plan)
+        rc = tu_fail(err, TU_EUSAGE, "layout %s is only read", layout->name);
     if (!rc) {
         c->layout = layout;
         c->from = from;

@@ -149,7 +149,8 @@ uint32_t tui_stage_of(const struct tu_ckpt *c, int64_t layer);
 bool tui_is_state(const struct tu_ckpt *c, const struct tu_atom *atom);
 
 extern const struct tu_layout tui_layout_hf, tui_layout_safetensors, tui_layout_torch,
-    tui_layout_tns, tui_layout_megatron, tui_layout_meta;
+    tui_layout_tns, tui_layout_megatron, tui_layout_meta,
+    tui_layout_zero;
 
 /* Small helpers on paths. */
 bool tui_is_dir(const char *path);

@@ -1,0 +1,81 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* deepspeed.h: what the ZeRO and universal layouts share: how tensor-parallel ranks are
+ * cut, the optimizer's META, the folders. */
+#ifndef TU_SHARD_DEEPSPEED_H
+#define TU_SHARD_DEEPSPEED_H
+
+#include <jansson.h>
+
+#include "ckpt.h"
+
+/* Cuts (ucp.c) ------------------------------------------------------------------------ */
+
+/* The rules of universal_checkpoint_info; NULL: there are none. */
+struct tui_ucp;
+int tui_ucp_new(struct tui_ucp **out, const struct tu_pnode *info, struct tu_err *err);
+void tui_ucp_free(struct tui_ucp *u);
+
+enum tui_cut_kind {
+    TUI_CUT_WHOLE,   /* every rank has it all */
+    TUI_CUT_AVERAGE, /* and the mean of the ranks is meant */
+    TUI_CUT_AXIS,    /* parts one after the other on an axis, each cut by itself */
+};
+#define TUI_PARTS 16
+struct tui_cut {
+    enum tui_cut_kind kind;
+    unsigned axis;
+    uint32_t parts;
+    const uint64_t *width; /* [parts][tp] along the axis */
+    bool sub;              /* said as sub-parameters, with these sizes */
+    bool halves;           /* said as two sub-parameters */
+    bool vocab;
+    uint64_t rows;         /* of a vocabulary without padding */
+};
+/* How `name` is cut, whose rank r of tp has dimensions dim[r*rank …]. Errors: TU_EUSAGE
+ * without rules where tp > 1, TU_EINCOMPLETE where they do not fit the sizes. */
+int tui_ucp_cut(struct tu_ckpt *c, const struct tui_ucp *u, const char *name,
+                const uint64_t *dim, unsigned rank, struct tui_cut *out,
+                struct tu_err *err);
+/* Give the piece, which is tensor rank p->at.tp of the whole, its boxes. */
+int tui_cut_piece(struct tu_ckpt *c, const struct tui_cut *cut, const uint64_t *dim,
+                  struct tu_piece *p, struct tu_err *err);
+
+/* The optimizer (optim.c) --------------------------------------------------------------- */
+
+/* Values of a pickle as JSON: numbers, texts, truth, None, lists, dictionaries of texts;
+ * *out is NULL for others. */
+int tui_json_of(json_t **out, const struct tu_pnode *node, struct tu_err *err);
+/* And back. */
+struct tu_pnode *tui_pnode_of(struct tu_arena *a, const json_t *v, struct tu_err *err);
+/* Take META "optim" over. */
+int tui_set_optim(struct tu_ckpt *c, const json_t *optim, struct tu_err *err);
+/* What is known, as an object (json_decref). */
+int tui_get_optim(const struct tu_ckpt *c, json_t **out, struct tu_err *err);
+/* One step count for all: the first is kept as the scalar TUI_STEP, another must be
+ * equal. `where` is for the message. */
+int tui_set_step(struct tu_ckpt *c, double step, const char *where, struct tu_err *err);
+
+/* Folders (zero_files.c) ---------------------------------------------------------------- */
+
+/* The files of a tag's folder: of model-parallel rank m and data-parallel rank d. */
+struct tui_zero {
+    const char *folder; /* absolute or as given */
+    uint32_t mp, dp, tp;
+    bool partitioned;   /* stage 3: weights are in partitions too */
+    uint32_t *model;    /* [mp] numbers of files; [mp*dp] where partitioned */
+    uint32_t *optim;    /* [mp*dp]; UINT32_MAX: there is none */
+    struct tui_ucp *ucp;
+};
+/* Find and open them. Errors: TU_EINCOMPLETE names the ranks that are missing. */
+int tui_zero_files(struct tu_ckpt *c, const struct tu_spec *spec,
+                   const struct tu_shard_opts *o, const struct tu_job *job,
+                   struct tui_zero *z, struct tu_err *err);
+/* Is there such a folder here? */
+bool tui_zero_is(const char *path);
+const struct tu_pnode *tui_file_root(const struct tu_ckpt *c, uint32_t f);
+/* The folder that a text file beside it names, with `suffix` or not; c->root itself where
+ * there is no such file. */
+int tui_tag_folder(struct tu_ckpt *c, const char *latest, const char *tag,
+                   const char **folder, struct tu_err *err);
+
+#endif
