@@ -1,92 +1,169 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* place.c: pipe-sched place: devices of an uneven network onto pipeline stages. */
+/* place.c: pipe-sched place: the table of methods, their options and their input; and the
+ * first of them, devices of an uneven network onto pipeline stages. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
-#include <tensorutils/sched/split.h>
-#include "pipe-sched/pipe.h"
+#include "pipe-sched/place.h"
 
-static struct {
-    uint64_t dp, pp, effort, dp_bytes, pp_bytes;
-    const char *groups;
-} opt = {.effort = 20000};
+struct place_options place_opt = {.effort = 20000,
+                                  .clients = 8,
+                                  .batches = 1000,
+                                  .rebalance = UINT64_C(300000000000)};
+
+static const struct place_method *const methods[] = {
+    &place_tasklets, &place_nics, &place_uneven, &place_experts, &place_swarm,
+};
+#define METHODS (sizeof methods / sizeof *methods)
+
+static const char *const method_names[] = {"tasklets", "nics",  "uneven",
+                                           "experts",  "swarm", NULL};
 
 static const struct tu_opt options[] = {
-    {0, "dp", "N", "devices that share a stage", TU_OPT_U64, &opt.dp, NULL, 0},
-    {0, "pp", "N", "stages", TU_OPT_U64, &opt.pp, NULL, 0},
-    {0, "dp-bytes", NULL, "gradients of a stage", TU_OPT_SIZE, &opt.dp_bytes, NULL, 0},
-    {0, "pp-bytes", NULL, "activation of a micro-batch", TU_OPT_SIZE, &opt.pp_bytes, NULL,
-     0},
+    {0, "method", NULL, "what is placed; --list=methods", TU_OPT_CHOICE, &place_opt.method,
+     method_names, 0},
+    {0, "dp", "N", "devices that share a stage (tasklets, nics)", TU_OPT_U64,
+     &place_opt.dp, NULL, 0},
+    {0, "pp", "N", "stages (tasklets)", TU_OPT_U64, &place_opt.pp, NULL, 0},
+    {0, "dp-bytes", NULL, "gradients of a stage (tasklets)", TU_OPT_SIZE,
+     &place_opt.dp_bytes, NULL, 0},
+    {0, "pp-bytes", NULL, "activation of a micro-batch (tasklets)", TU_OPT_SIZE,
+     &place_opt.pp_bytes, NULL, 0},
     {0, "groups", "LIST", "price this grouping: the group of each device, as 0,0,1,1",
-     TU_OPT_STRING, &opt.groups, NULL, 0},
+     TU_OPT_STRING, &place_opt.groups, NULL, 0},
     {0, "effort", "N", "groupings to price at most; default 20000", TU_OPT_U64,
-     &opt.effort, NULL, 0},
+     &place_opt.effort, NULL, 0},
+    {0, "layers", "N", "layers of the model (nics)", TU_OPT_U64, &place_opt.layers, NULL,
+     0},
+    {0, "batch", "N", "samples of a step (uneven)", TU_OPT_U64, &place_opt.batch, NULL, 0},
+    {0, "state-bytes", NULL, "parameters and optimizer, all together (uneven)",
+     TU_OPT_SIZE, &place_opt.state_bytes, NULL, 0},
+    {0, "sample-bytes", NULL, "activations of a sample (uneven)", TU_OPT_SIZE,
+     &place_opt.sample_bytes, NULL, 0},
+    {0, "gather", NULL, "time to gather the parameters once (uneven)", TU_OPT_DURATION,
+     &place_opt.gather, NULL, 0},
+    {0, "devices", "N", "devices that share a layer's experts (experts)", TU_OPT_U64,
+     &place_opt.devices, NULL, 0},
+    {0, "clients", "N", "micro-batches under way at once (swarm); default 8", TU_OPT_U64,
+     &place_opt.clients, NULL, 0},
+    {0, "microbatches", "N", "micro-batches to run (swarm); default 1000", TU_OPT_U64,
+     &place_opt.batches, NULL, 0},
+    {0, "transfer", NULL, "from peer to peer (swarm)", TU_OPT_DURATION,
+     &place_opt.transfer, NULL, 0},
+    {0, "rebalance", NULL, "between two moves of a peer (swarm); default 300s, 0: none",
+     TU_OPT_DURATION, &place_opt.rebalance, NULL, 0},
+    {0, "move", NULL, "for a moved peer to load its stage (swarm)", TU_OPT_DURATION,
+     &place_opt.move, NULL, 0},
+    {0, "life", NULL, "mean life of a peer, by --seed (swarm); default: no failure",
+     TU_OPT_DURATION, &place_opt.life, NULL, 0},
+    {0, "repair", NULL, "until a failed peer is back, with --life (swarm)",
+     TU_OPT_DURATION, &place_opt.repair, NULL, 0},
     {0},
 };
 
-static int link_line(const char *line, size_t devices, double *latency, double *bandwidth,
-                     struct tu_err *err)
+int place_number(const char *cell, double lo, double hi, double *out, struct tu_err *err)
 {
-    char copy[160], *save = NULL;
-    double v[4];
-    size_t n = 0;
-    if (strlen(line) >= sizeof copy)
-        return tu_fail(err, TU_EFORMAT, "the line is too long");
-    memcpy(copy, line, strlen(line) + 1);
-    for (char *w = strtok_r(copy, ", \t\r", &save); w;
-         w = strtok_r(NULL, ", \t\r", &save)) {
-        if (n == 4 || tu_parse_double(w, &v[n], err))
-            return tu_fail(err, TU_EFORMAT, "'%.40s': FROM,TO,SECONDS,BYTES_PER_SECOND",
-                           line);
-        n++;
+    if (tu_parse_double(cell, out, err) || !(*out >= lo && *out <= hi))
+        return tu_fail(err, TU_EFORMAT, "'%.40s': a number in %g … %g is expected", cell,
+                       lo, hi);
+    return 0;
+}
+
+static int split(char *line, struct place_line *l, size_t lo, size_t hi,
+                 const char *shape, struct tu_err *err)
+{
+    char *save = NULL;
+    l->n = 0;
+    for (char *w = strtok_r(line, ", \t\r", &save); w; w = strtok_r(NULL, ", \t\r", &save)) {
+        if (l->n == hi)
+            return tu_fail(err, TU_EFORMAT, "more than %zu cells: %s is expected", hi,
+                           shape);
+        l->cell[l->n++] = w;
     }
-    if (n != 4 || !(v[0] >= 0 && v[0] < (double)devices && v[1] >= 0 &&
-                    v[1] < (double)devices && v[2] >= 0 && v[3] > 0))
-        return tu_fail(err, TU_EFORMAT, "'%.40s': FROM,TO,SECONDS,BYTES_PER_SECOND",
-                       line);
+    if (l->n < lo)
+        return tu_fail(err, TU_EFORMAT, "fewer than %zu cells: %s is expected", lo, shape);
+    return 0;
+}
+
+int place_lines(const char *path, size_t lo, size_t hi, const char *shape,
+                int (*take)(const struct place_line *l, void *to, struct tu_err *err),
+                void *to, struct tu_err *err)
+{
+    struct tu_buf text = {0};
+    struct place_line l = {.path = path};
+    char *save = NULL;
+    int rc = pipe_slurp(path, &text, err);
+    if (!rc && text.n != strlen(text.data ? text.data : ""))
+        rc = tu_fail(err, TU_EFORMAT, "%s: holds a NUL byte", path);
+    for (char *at = !rc && text.data ? text.data : NULL, *line; at && !rc; at = save) {
+        save = strchr(at, '\n');
+        if (save)
+            *save++ = 0;
+        line = at;
+        l.number++;
+        line[strcspn(line, "#")] = 0;
+        if (!line[strspn(line, " \t\r")])
+            continue;
+        rc = split(line, &l, lo, hi, shape, err);
+        if (!rc)
+            rc = take(&l, to, err);
+        if (rc)
+            tu_err_prefix(err, "%s: line %zu", path, l.number);
+    }
+    tu_buf_release(&text);
+    return rc;
+}
+
+/* Tasklets
+ * ------------------------------------------------------------------------ */
+
+struct links {
+    size_t devices;
+    double *latency, *bandwidth;
+};
+
+static int link_line(const struct place_line *l, void *to, struct tu_err *err)
+{
+    struct links *k = to;
+    double v[4], last = (double)k->devices - 1;
+    int rc = place_number(l->cell[0], 0, last, &v[0], err);
+    if (!rc)
+        rc = place_number(l->cell[1], 0, last, &v[1], err);
+    if (!rc)
+        rc = place_number(l->cell[2], 0, 1e9, &v[2], err);
+    if (!rc)
+        rc = place_number(l->cell[3], 1e-3, 1e18, &v[3], err);
+    if (rc)
+        return rc;
     size_t a = (size_t)v[0], b = (size_t)v[1];
-    latency[a * devices + b] = latency[b * devices + a] = v[2];
-    bandwidth[a * devices + b] = bandwidth[b * devices + a] = v[3];
+    k->latency[a * k->devices + b] = k->latency[b * k->devices + a] = v[2];
+    k->bandwidth[a * k->devices + b] = k->bandwidth[b * k->devices + a] = v[3];
     return 0;
 }
 
 /* Lines FROM,TO,SECONDS,BYTES_PER_SECOND; each pair once. */
-static int network(const char *path, size_t devices, double *latency, double *bandwidth,
-                   struct tu_err *err)
+static int network(const char *path, struct links *k, struct tu_err *err)
 {
-    struct tu_buf text = {0};
-    char *save = NULL;
-    size_t number = 0;
-    int rc = pipe_slurp(path, &text, err);
-    for (char *line = !rc && text.data ? strtok_r(text.data, "\n", &save) : NULL;
-         line && !rc; line = strtok_r(NULL, "\n", &save)) {
-        number++;
-        if (*line == '#' || !line[strspn(line, " \t\r")])
-            continue;
-        rc = link_line(line, devices, latency, bandwidth, err);
-        if (rc)
-            tu_err_prefix(err, "%s: line %zu", path, number);
-    }
-    for (size_t a = 0; a < devices && !rc; a++)
+    int rc = place_lines(path, 4, 4, "FROM,TO,SECONDS,BYTES_PER_SECOND", link_line, k, err);
+    for (size_t a = 0; a < k->devices && !rc; a++)
         for (size_t b = 0; b < a && !rc; b++)
-            if (!(bandwidth[a * devices + b] > 0))
+            if (!(k->bandwidth[a * k->devices + b] > 0))
                 rc = tu_fail(err, TU_EFORMAT, "%s: no link between devices %zu and %zu",
                              path, b, a);
-    tu_buf_release(&text);
     return rc;
 }
 
 static int given(uint32_t *group, size_t devices, struct tu_err *err)
 {
-    const char *p = opt.groups;
+    const char *p = place_opt.groups;
     for (size_t k = 0; k < devices; k++) {
         char *end;
         unsigned long v = strtoul(p, &end, 10);
-        if (end == p || v >= opt.pp || (*end && *end != ',') ||
+        if (end == p || v >= place_opt.pp || (*end && *end != ',') ||
             (!*end && k + 1 < devices))
             return tu_fail(err, TU_EUSAGE,
                            "--groups: a group below %llu for each of %zu devices",
-                           (unsigned long long)opt.pp, devices);
+                           (unsigned long long)place_opt.pp, devices);
         group[k] = (uint32_t)v;
         p = *end ? end + 1 : end;
     }
@@ -113,7 +190,7 @@ static void show(struct tu_ctx *ctx, const uint32_t *group, size_t devices,
              "gradients %.6g s, pipeline %.6g s, total %.6g s; %" PRIu64
              " groupings priced%s\n",
              r->dp_s, r->pp_s, r->total_s, r->tried, r->all ? ", all there are" : "");
-    for (uint32_t s = 0; s < opt.pp; s++) {
+    for (uint32_t s = 0; s < place_opt.pp; s++) {
         tu_print(ctx, "stage %u:", s);
         for (size_t d = 0; d < devices; d++)
             if (group[d] == s)
@@ -122,48 +199,68 @@ static void show(struct tu_ctx *ctx, const uint32_t *group, size_t devices,
     }
 }
 
-static int run(struct tu_ctx *ctx, int argc, char **argv)
+static int tasklets(struct tu_ctx *ctx, const char *path, struct tu_err *err)
 {
-    struct tu_err err;
     struct tu_placed r;
-    uint64_t devices = opt.dp * opt.pp;
-    if (!opt.dp || !opt.pp || opt.dp > 4096 || opt.pp > 4096 || devices > 4096)
-        return tu_usage(ctx,
-                        "place: --dp and --pp are needed, at most 4096 devices together");
-    double *latency = tu_calloc(devices * devices, sizeof *latency, &err);
-    double *bandwidth = tu_calloc(devices * devices, sizeof *bandwidth, &err);
-    uint32_t *group = tu_calloc(devices, sizeof *group, &err);
-    int rc = latency && bandwidth && group ? 0 : TU_ENOMEM;
+    const struct place_options *o = &place_opt;
+    uint64_t devices = o->dp * o->pp;
+    if (!o->dp || !o->pp || o->dp > 4096 || o->pp > 4096 || devices > 4096)
+        return tu_fail(err, TU_EUSAGE,
+                       "place: --dp and --pp are needed, at most 4096 devices together");
+    struct links k = {devices, tu_calloc(devices * devices, sizeof *k.latency, err),
+                      tu_calloc(devices * devices, sizeof *k.bandwidth, err)};
+    uint32_t *group = tu_calloc(devices, sizeof *group, err);
+    int rc = k.latency && k.bandwidth && group ? 0 : TU_ENOMEM;
     if (!rc)
-        rc = network(argc ? argv[0] : "-", devices, latency, bandwidth, &err);
-    if (!rc && opt.groups)
-        rc = given(group, devices, &err);
+        rc = network(path, &k, err);
+    if (!rc && o->groups)
+        rc = given(group, devices, err);
     if (!rc) {
         struct tu_swarm_net net = {devices,
-                                   latency,
-                                   bandwidth,
-                                   opt.dp,
-                                   opt.pp,
-                                   (double)opt.dp_bytes,
-                                   (double)opt.pp_bytes};
-        rc = tu_place_find(&net, group, &r, opt.groups != NULL, ctx->seed, opt.effort,
-                           &err);
+                                   k.latency,
+                                   k.bandwidth,
+                                   o->dp,
+                                   o->pp,
+                                   (double)o->dp_bytes,
+                                   (double)o->pp_bytes};
+        rc = tu_place_find(&net, group, &r, o->groups != NULL, ctx->seed, o->effort, err);
     }
     if (!rc)
         show(ctx, group, devices, &r);
-    tu_free(latency);
-    tu_free(bandwidth);
+    tu_free(k.latency);
+    tu_free(k.bandwidth);
     tu_free(group);
-    return rc ? tu_error(ctx, &err) : TU_STATUS_YES;
+    return rc;
 }
 
-static const char *const usage[] = {"--dp n --pp n [option ...] [file]", NULL};
+const struct place_method place_tasklets = {
+    "tasklets", "devices of an uneven network onto stages (DT-FM)", tasklets};
+
+static int run(struct tu_ctx *ctx, int argc, char **argv)
+{
+    struct tu_err err;
+    int rc = methods[place_opt.method]->run(ctx, argc ? argv[0] : "-", &err);
+    return rc ? tu_error(ctx, &err) : ctx->status;
+}
+
+static const char *method_row(size_t i, const char **help)
+{
+    *help = i < METHODS ? methods[i]->help : NULL;
+    return i < METHODS ? methods[i]->name : NULL;
+}
+
+static const struct tu_listing listings[] = {
+    {"methods", "what place places, and from which lines", method_row},
+    {0},
+};
+static const char *const usage[] = {"[option ...] [file]", NULL};
 
 const struct tu_cmd pipe_place = {
     .name = "place",
-    .summary = "put devices of an uneven network on pipeline stages",
+    .summary = "put devices, networks, experts or peers where they serve best",
     .usage = usage,
     .opts = options,
+    .listings = listings,
     .flags = TU_CMD_STDIN | TU_CMD_NO_FORCE | TU_CMD_NO_THREADS | TU_CMD_NO_PROGRESS |
              TU_CMD_NO_DEVICE,
     .max = 1,

@@ -78,12 +78,65 @@ struct tu_uneven {
 TU_API TU_MUST int tu_uneven_split(const struct tu_uneven *q, uint64_t *batch,
                                    int64_t *state, double *step_s, struct tu_err *err);
 
+/* Pipeline stages across networks, each stage within one (Holmes): the devices of a
+ * network, fastest first, make stages of dp; layers go by the slowest device of a stage. */
+struct tu_nics {
+    size_t devices;
+    const uint32_t *nic;   /* [devices]: network of each, numbered from 0 */
+    const double *speed;   /* [devices]: layers per second */
+    size_t dp;
+    uint64_t layers;
+};
+/* stage[devices], layers[devices/dp]; *step: seconds of the slowest stage. TU_EUSAGE when
+ * a network does not make whole stages. */
+TU_API TU_MUST int tu_place_nics(const struct tu_nics *q, uint32_t *stage,
+                                 uint64_t *layers, size_t *stages, double *step,
+                                 struct tu_err *err);
+
 /* Experts of each layer onto devices so that tokens stay where they are (ExFlow): routed
  * [layers-1][experts][experts] counts tokens that go from one expert to one of the next
  * layer. device[layers][experts]; *kept: share of transitions that stay on a device. */
 TU_API TU_MUST int tu_place_experts(const uint64_t *routed, size_t layers, size_t experts,
                                     size_t devices, uint32_t *device, double *kept,
                                     struct tu_err *err);
+
+/* Square-cube peers on an unreliable network (SWARM; tensorutils definition): stages are
+ * served by interchangeable peers, each client sends its micro-batch to one of the next
+ * stage, by turns weighted by 1/mean response time; a peer that leaves hands on what it
+ * had; from time to time the stage with the longest queues gets a peer from the one with
+ * the shortest. A micro-batch goes down all stages and back, which takes twice as long.
+ * Source: Ryabinin et al., "SWARM Parallelism", 2023. */
+struct tu_swarm_peer {
+    uint32_t stage;
+    int64_t service;    /* ns of a forward */
+    int64_t join, fail; /* ns; INT64_MAX: never */
+};
+struct tu_swarm {
+    const struct tu_swarm_peer *peer;
+    size_t peers;
+    uint32_t stages, clients; /* a client has one micro-batch under way */
+    uint64_t batches;         /* micro-batches in all */
+    int64_t transfer;         /* ns from peer to peer */
+    int64_t rebalance;        /* ns between two checks, 0: never */
+    int64_t move;             /* ns that a moved peer takes to load its new stage */
+    int64_t mean_failure;     /* ns of a peer's life, uniform in 0 … twice this; 0: none */
+    int64_t repair;           /* ns until it is back */
+    uint64_t seed;
+};
+struct tu_swarm_stage {
+    uint32_t peers;  /* at the end */
+    uint64_t served; /* forwards and backwards */
+    double load;     /* mean of micro-batches there */
+};
+struct tu_swarm_run {
+    uint64_t done; /* below batches when a stage was left without peers for good */
+    int64_t end;   /* ns */
+    int64_t bound; /* ns: what the stage of least capacity takes without any failure */
+    uint64_t rerouted, failures, moved;
+};
+/* stage[stages]: the caller's. Errors: TU_EUSAGE. */
+TU_API TU_MUST int tu_swarm_run(struct tu_swarm_run *out, struct tu_swarm_stage *stage,
+                                const struct tu_swarm *q, struct tu_err *err);
 
 TU_END
 
