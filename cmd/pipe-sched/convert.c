@@ -6,49 +6,36 @@
 #include "pipe-sched/pipe.h"
 
 static struct {
-    const char *from, *to;
-    uint64_t pipelines, stages, m, depth;
-    bool old, strip, merge, recompute, offload, compute;
+    const char *to, *over;
+    uint64_t depth;
+    bool strip, merge, recompute, offload, compute;
     int recv;
 } opt = {.depth = 3};
 
 static const char *const recvs[] = {"asap", "late", NULL};
 
-#define INPUT                                                                            \
-    {                                                                                    \
-        0,                                                                               \
-        "from",                                                                          \
-        "FORM",                                                                          \
-        "form of the input; default: by its looks",                                      \
-        TU_OPT_STRING,                                                                   \
-        &opt.from,                                                                       \
-        NULL,                                                                            \
-        0},                                                                              \
-        {0,          "stages",    "N",  "stages of a pipeline, if not those that occur", \
-         TU_OPT_U64, &opt.stages, NULL, 0},                                              \
-        {'m',        "microbatches", "N",  "micro-batches, if not those that occur",     \
-         TU_OPT_U64, &opt.m,         NULL, 0},                                           \
-        {0,          "pipelines",                                                        \
-         "N",        "2: the upper half of the stages is a second pipeline",             \
-         TU_OPT_U64, &opt.pipelines,                                                     \
-         NULL,       0},                                                                 \
-        {0,           "old-b",                                                           \
-         NULL,        "B is the input gradient where a W exists (torch before 2.6)",     \
-         TU_OPT_FLAG, &opt.old,                                                          \
-         NULL,        0},                                                                \
-    {                                                                                    \
-        0, "to", "FORM", "what is written; --list=forms names the forms", TU_OPT_STRING, \
-            &opt.to, NULL, 0                                                             \
-    }
+#define TO_OPTION                                                                        \
+    {0,          "to",                                                                   \
+     "FORM",     "what is written; --list=forms names the forms",                        \
+     TU_OPT_STRING, &opt.to,                                                             \
+     NULL,       0}
 
 static const struct tu_opt convert_options[] = {
-    INPUT,
+    PIPE_INPUT_OPTIONS,
+    TO_OPTION,
     {0, "strip", NULL, "leave communication out", TU_OPT_FLAG, &opt.strip, NULL, 0},
     {0},
 };
-static const struct tu_opt draw_options[] = {INPUT, {0}};
+static const struct tu_opt draw_options[] = {
+    PIPE_INPUT_OPTIONS,
+    TO_OPTION,
+    {0, "over", "TRACE", "a measured step, drawn below the simulated one of each rank",
+     TU_OPT_FILE_IN, &opt.over, NULL, 0},
+    {0},
+};
 static const struct tu_opt lower_options[] = {
-    INPUT,
+    PIPE_INPUT_OPTIONS,
+    TO_OPTION,
     {0, "prefetch", "N", "stages gathered ahead of use; 0: parameters are not gathered",
      TU_OPT_U64, &opt.depth, NULL, 0},
     {0, "merge", NULL, "an I directly followed by its W becomes a B first", TU_OPT_FLAG,
@@ -64,16 +51,6 @@ static const struct tu_opt lower_options[] = {
     {0},
 };
 
-static int load(struct tu_ctx *ctx, int argc, char **argv, struct tu_sched **s,
-                struct tu_cost *c, struct tu_err *err)
-{
-    struct tu_sched_hint hint = {.stages = (uint32_t)tu_min(opt.stages, TU_SCHED_MAX),
-                                 .microbatches = (uint32_t)tu_min(opt.m, TU_SCHED_MAX),
-                                 .pipelines = (uint32_t)tu_min(opt.pipelines, 9),
-                                 .old_b = opt.old};
-    return pipe_read(ctx, argc ? argv[0] : "-", opt.from, &hint, s, c, err);
-}
-
 /* Replace *s by what `how` makes of it. */
 static int change(struct tu_sched **s, const struct tu_lower *how, struct tu_err *err)
 {
@@ -84,6 +61,36 @@ static int change(struct tu_sched **s, const struct tu_lower *how, struct tu_err
     tu_sched_free(*s);
     *s = t;
     return 0;
+}
+
+/* The picture with a measured step. Without other times those of its operations hold. */
+static int draw_over(struct tu_ctx *ctx, const struct tu_sched *s, struct tu_cost *c,
+                     struct tu_err *err)
+{
+    struct tu_measured m = {0};
+    struct tu_sim sim = {0};
+    struct tu_buf text = {0};
+    int status = TU_STATUS_YES, rc = pipe_slurp(opt.over, &text, err);
+    if (!rc)
+        rc = tu_measured_read(&m, text.data ? text.data : "", text.n, err);
+    if (rc)
+        tu_err_prefix(err, "%s", opt.over);
+    text.n = 0;
+    if (!rc && !*c->unit)
+        rc = tu_cost_measured(c, &m, err);
+    if (!rc)
+        rc = pipe_simulate(ctx, s, c, &sim, &status, err);
+    if (!rc && status == TU_STATUS_YES) {
+        rc = tu_sched_svg(&text, s, c, &sim, &m, err);
+        if (!rc)
+            rc = pipe_bytes(ctx, &text, err);
+    } else if (!rc) {
+        ctx->status = status;
+    }
+    tu_sim_release(&sim);
+    tu_measured_release(&m);
+    tu_buf_release(&text);
+    return rc;
 }
 
 static int run(struct tu_ctx *ctx, int argc, char **argv)
@@ -100,14 +107,16 @@ static int run(struct tu_ctx *ctx, int argc, char **argv)
     bool lower = ctx->cmd == &pipe_lower, draw = ctx->cmd == &pipe_draw;
     const char *to = opt.to ? opt.to : "json";
     if (!opt.to && draw)
-        to = !strcmp(ctx->output, "-") && isatty(STDOUT_FILENO) ? "text" : "svg";
-    int rc = load(ctx, argc, argv, &s, &c, &err);
+        to = !strcmp(ctx->output, "-") && !opt.over && isatty(STDOUT_FILENO) ? "text" : "svg";
+    if (opt.over && strcmp(to, "svg"))
+        return tu_usage(ctx, "draw: --over is drawn in SVG only");
+    int rc = pipe_load(ctx, argc, argv, &s, &c, &err);
     if (rc)
         return tu_error(ctx, &err);
     if (lower || opt.strip)
         rc = change(&s, lower ? &how : NULL, &err);
     if (!rc)
-        rc = pipe_write(ctx, s, &c, to, &err);
+        rc = opt.over ? draw_over(ctx, s, &c, &err) : pipe_write(ctx, s, &c, to, &err);
     tu_sched_free(s);
     tu_cost_release(&c);
     return rc ? tu_error(ctx, &err) : ctx->status;

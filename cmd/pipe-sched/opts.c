@@ -5,6 +5,7 @@
 #include "pipe-sched/pipe.h"
 
 struct pipe_cost pipe_cost;
+struct pipe_input pipe_input;
 
 static const char *const releases[] = {"w", "split", NULL};
 static const char *const syncs[] = {"bypass", "barrier", NULL};
@@ -205,6 +206,18 @@ int pipe_read(struct tu_ctx *ctx, const char *path, const char *form,
         *s = NULL;
     }
     return rc;
+}
+
+int pipe_load(struct tu_ctx *ctx, int argc, char **argv, struct tu_sched **s,
+              struct tu_cost *c, struct tu_err *err)
+{
+    const struct pipe_input *o = &pipe_input;
+    struct tu_sched_hint hint = {.ranks = (uint32_t)tu_min(o->ranks, TU_SCHED_MAX),
+                                 .stages = (uint32_t)tu_min(o->stages, TU_SCHED_MAX),
+                                 .microbatches = (uint32_t)tu_min(o->m, TU_SCHED_MAX),
+                                 .pipelines = (uint32_t)tu_min(o->pipelines, 9),
+                                 .old_b = o->old};
+    return pipe_read(ctx, argc ? argv[0] : "-", o->from, &hint, s, c, err);
 }
 
 int pipe_bytes(struct tu_ctx *ctx, const struct tu_buf *b, struct tu_err *err)

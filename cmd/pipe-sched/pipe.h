@@ -28,7 +28,36 @@ TU_MUST int pipe_cost_over(struct tu_cost *c, uint32_t chunks, struct tu_err *er
 TU_MUST int pipe_cap(const struct tu_cost *c, uint32_t chunks, int64_t *cap,
                      struct tu_err *err);
 
-/* A schedule from the operand, or standard input. */
+/* What subcommands that read one schedule are told about it. */
+struct pipe_input {
+    const char *from;
+    uint64_t ranks, stages, m, pipelines;
+    bool old;
+};
+extern struct pipe_input pipe_input;
+#define PIPE_INPUT_OPTIONS                                                               \
+    {0,                                                                                  \
+     "from",                                                                             \
+     "FORM",                                                                             \
+     "form of the input; default: by its looks",                                         \
+     TU_OPT_STRING,                                                                      \
+     &pipe_input.from,                                                                   \
+     NULL,                                                                               \
+     0},                                                                                 \
+        {'p', "ranks", "N", "ranks, where the form does not say (table)", TU_OPT_U64,    \
+         &pipe_input.ranks, NULL, 0},                                                    \
+        {0, "stages", "N", "stages of a pipeline, if not those that occur", TU_OPT_U64,  \
+         &pipe_input.stages, NULL, 0},                                                   \
+        {'m', "microbatches", "N", "micro-batches, if not those that occur", TU_OPT_U64, \
+         &pipe_input.m, NULL, 0},                                                        \
+        {0, "pipelines", "N", "2: the upper half of the stages is a second pipeline",    \
+         TU_OPT_U64, &pipe_input.pipelines, NULL, 0},                                    \
+        {0, "old-b", NULL, "B is the input gradient where a W exists (torch before 2.6)", \
+         TU_OPT_FLAG, &pipe_input.old, NULL, 0}
+/* The schedule of the only operand, or of standard input, read by these options. */
+TU_MUST int pipe_load(struct tu_ctx *ctx, int argc, char **argv, struct tu_sched **s,
+                      struct tu_cost *c, struct tu_err *err);
+/* A schedule from a file, "-": standard input. */
 TU_MUST int pipe_read(struct tu_ctx *ctx, const char *path, const char *form,
                       const struct tu_sched_hint *hint, struct tu_sched **s,
                       struct tu_cost *c, struct tu_err *err);

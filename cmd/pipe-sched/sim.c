@@ -4,35 +4,7 @@
 #include <inttypes.h>
 #include "pipe-sched/pipe.h"
 
-static struct {
-    const char *from;
-    uint64_t pipelines, stages, m;
-    bool old;
-} opt;
-
-static const struct tu_opt options[] = {
-    {0, "from", "FORM", "form of the input; default: by its looks", TU_OPT_STRING,
-     &opt.from, NULL, 0},
-    {0, "stages", "N", "stages of a pipeline, if not those that occur", TU_OPT_U64,
-     &opt.stages, NULL, 0},
-    {'m', "microbatches", "N", "micro-batches, if not those that occur", TU_OPT_U64,
-     &opt.m, NULL, 0},
-    {0, "pipelines", "N", "2: the upper half of the stages is a second pipeline",
-     TU_OPT_U64, &opt.pipelines, NULL, 0},
-    {0, "old-b", NULL, "B is the input gradient where a W exists (torch before 2.6)",
-     TU_OPT_FLAG, &opt.old, NULL, 0},
-    {0},
-};
-
-static int load(struct tu_ctx *ctx, int argc, char **argv, struct tu_sched **s,
-                struct tu_cost *c, struct tu_err *err)
-{
-    struct tu_sched_hint hint = {.stages = (uint32_t)tu_min(opt.stages, TU_SCHED_MAX),
-                                 .microbatches = (uint32_t)tu_min(opt.m, TU_SCHED_MAX),
-                                 .pipelines = (uint32_t)tu_min(opt.pipelines, 9),
-                                 .old_b = opt.old};
-    return pipe_read(ctx, argc ? argv[0] : "-", opt.from, &hint, s, c, err);
-}
+static const struct tu_opt options[] = {PIPE_INPUT_OPTIONS, {0}};
 
 static int run_sim(struct tu_ctx *ctx, int argc, char **argv)
 {
@@ -40,7 +12,7 @@ static int run_sim(struct tu_ctx *ctx, int argc, char **argv)
     struct tu_cost c;
     struct tu_sched *s;
     struct tu_sim sim = {0};
-    int status = TU_STATUS_YES, rc = load(ctx, argc, argv, &s, &c, &err);
+    int status = TU_STATUS_YES, rc = pipe_load(ctx, argc, argv, &s, &c, &err);
     if (rc)
         return tu_error(ctx, &err);
     rc = pipe_simulate(ctx, s, &c, &sim, &status, &err);
@@ -67,7 +39,7 @@ static int run_verify(struct tu_ctx *ctx, int argc, char **argv)
     struct tu_sim sim = {0};
     struct tu_buf report = {0};
     size_t faults = 0;
-    int rc = load(ctx, argc, argv, &s, &c, &err);
+    int rc = pipe_load(ctx, argc, argv, &s, &c, &err);
     if (rc)
         return tu_error(ctx, &err);
     rc = tu_sim_run(&sim, s, &c, &report, &faults, &err);

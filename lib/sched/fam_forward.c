@@ -146,8 +146,8 @@ static int update_split(struct tu_sched **out, const struct tu_sched_params *q,
     return tui_build_end(&b, out);
 }
 
-static const char *const split_ranks[] = {"CPU", "up", "GPU", "down"};
-static const char *const ssd_ranks[] = {"GPU", "down", "CPU", "SSD"};
+static const char *const split_ranks[] = {"CPU", "up", "GPU", "down", NULL};
+static const char *const ssd_ranks[] = {"GPU", "down", "CPU", "SSD", NULL};
 static const char *const inference_keys[] = {"mode", NULL};
 static const char *const asyncdiff_keys[] = {"warm", "stride", NULL};
 static const char *const split_keys[] = {"every", NULL};

@@ -1,16 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* form_megatron.c: the texts of Megatron-LM's users: order lists and zero-bubble lines.
+/* form_megatron.c: the texts of Megatron-LM's users: order lists and schedule tables.
  *
  * te: a line for each rank, +(chunk+1) a forward, -(chunk+1) a backward (Transformer
- * Engine's graph order). zb: blank separated, a letter and the micro-batch: f F forward,
- * b B input gradient, w W weight gradient; lower case is chunk 0 of a rank, upper case
- * the next. */
+ * Engine's graph order); the micro-batches of a chunk count up, its stage is chunk·p +
+ * rank. table: the micro-batches of the forwards in their order, and below them the
+ * chunks; with the number of ranks that is an interleaved schedule. */
 #include <stdlib.h>
 #include <string.h>
 #include "sched/load.h"
 
-/* Which of its rank's stages a stage is, in order of stage number. */
-static uint32_t chunk_of(const struct tu_sched *s, uint32_t stage)
+#define CHUNKS_MAX 4096
+
+uint32_t tui_chunk_of(const struct tu_sched *s, uint32_t stage)
 {
     uint32_t c = 0;
     for (uint32_t k = 0; k < stage; k++)
@@ -30,9 +31,9 @@ static int write_te(struct tu_buf *out, const struct tu_sched *s, const struct t
             const struct tu_op *op = &s->op[r][i];
             if (op->kind != TU_OP_F && op->kind != TU_OP_B && op->kind != TU_OP_I)
                 continue;
-            rc =
-                tu_buf_printf(out, err, "%s%s%u", first ? "" : " ",
-                              op->kind == TU_OP_F ? "" : "-", chunk_of(s, op->stage) + 1);
+            rc = tu_buf_printf(out, err, "%s%s%u", first ? "" : " ",
+                               op->kind == TU_OP_F ? "" : "-",
+                               tui_chunk_of(s, op->stage) + 1);
             first = false;
         }
         if (!rc)
@@ -41,26 +42,80 @@ static int write_te(struct tu_buf *out, const struct tu_sched *s, const struct t
     return rc;
 }
 
-static int write_zb(struct tu_buf *out, const struct tu_sched *s, const struct tu_cost *c,
-                    const struct tu_sim *sim, struct tu_err *err)
+/* A whole number of up to nine digits, perhaps negative. */
+static bool whole(const char *p, size_t n, int32_t *v)
+{
+    bool minus = n && *p == '-';
+    size_t i = minus || (n && *p == '+');
+    *v = 0;
+    if (i == n || n - i > 9)
+        return false;
+    for (; i < n; i++) {
+        if (p[i] < '0' || p[i] > '9')
+            return false;
+        *v = *v * 10 + (p[i] - '0');
+    }
+    *v = minus ? -*v : *v;
+    return true;
+}
+
+static int te_word(struct tui_load *l, const struct tui_word *w, struct tu_err *err)
+{
+    int32_t v;
+    if (!whole(w->text, w->n, &v) || !v || v > CHUNKS_MAX || -v > CHUNKS_MAX ||
+        (uint64_t)(uint32_t)abs(v) * w->lines > TU_SCHED_MAX)
+        return tu_fail_at(err, TU_EFORMAT, w->at,
+                          "te: rank %u, word %zu: a chunk is expected, as 1 or -1", w->line,
+                          w->column + 1);
+    uint32_t stage = (uint32_t)(abs(v) - 1) * w->lines + w->line, mb = 0;
+    uint8_t kind = v > 0 ? TU_OP_F : TU_OP_B;
+    const struct tu_sched *s = l->b.s;
+    for (size_t i = s->n[w->line]; i-- > 0;) /* the last of its kind, mostly near */
+        if (s->op[w->line][i].stage == stage && s->op[w->line][i].kind == kind) {
+            mb = s->op[w->line][i].mb + 1;
+            break;
+        }
+    tui_load_op(l, w->line, &(struct tu_op){.kind = kind, .stage = stage, .mb = mb});
+    return 0;
+}
+
+static int read_te(struct tu_sched **out, struct tu_cost *c, const char *text, size_t n,
+                   const struct tu_sched_hint *hint, struct tu_err *err)
+{
+    struct tui_load l;
+    (void)c;
+    tui_load_words(&l, text, n, " \t", hint, te_word, err);
+    return tui_load_end(&l, out);
+}
+
+/* Nothing but numbers in the first line, the first of them 1. */
+static bool sniff_te(const char *text, size_t n)
+{
+    size_t i = 0;
+    if (n < 2 || text[0] != '1' || (text[1] != ' ' && text[1] != '\n'))
+        return false;
+    while (i < n && text[i] != '\n' && text[i] && strchr("0123456789- \t\r", text[i]))
+        i++;
+    return i == n || text[i] == '\n';
+}
+
+/* Schedule tables
+ * ----------------------------------------------------------------- */
+
+static int write_table(struct tu_buf *out, const struct tu_sched *s,
+                       const struct tu_cost *c, const struct tu_sim *sim,
+                       struct tu_err *err)
 {
     int rc = 0;
     (void)c;
     (void)sim;
-    for (uint32_t r = 0; r < s->ranks && !rc; r++) {
-        for (size_t i = 0; i < s->n[r] && !rc; i++) {
-            const struct tu_op *op = &s->op[r][i];
-            uint32_t chunk = op->kind == TU_OP_OPT ? 0 : chunk_of(s, op->stage);
-            const char *pair = op->kind == TU_OP_F   ? "fF"
-                               : op->kind == TU_OP_I ? "bB"
-                               : op->kind == TU_OP_W ? "wW"
-                                                     : NULL;
-            if (op->kind == TU_OP_B)
-                rc = tu_buf_printf(out, err, "%s%c%u %c%u", i ? " " : "",
-                                   chunk ? 'B' : 'b', op->mb, chunk ? 'W' : 'w', op->mb);
-            else if (pair)
-                rc = tu_buf_printf(out, err, "%s%c%u", i ? " " : "", pair[chunk ? 1 : 0],
-                                   op->mb);
+    for (int row = 0; row < 2 && !rc; row++) {
+        rc = tu_buf_text(out, row ? "chunk" : "mb", err);
+        for (size_t i = 0; i < s->n[0] && !rc; i++) {
+            const struct tu_op *op = &s->op[0][i];
+            if (op->kind == TU_OP_F)
+                rc = tu_buf_printf(out, err, " %u",
+                                   row ? tui_chunk_of(s, op->stage) : op->mb);
         }
         if (!rc)
             rc = tu_buf_text(out, "\n", err);
@@ -68,83 +123,122 @@ static int write_zb(struct tu_buf *out, const struct tu_sched *s, const struct t
     return rc;
 }
 
-static uint32_t lines_of(const char *text, size_t n)
+struct table {
+    uint32_t *mb, *chunk;
+    size_t n;
+    uint32_t chunks, group; /* group: micro-batches of the first run of chunk 0 */
+};
+
+/* "mb 0 1 …" or "chunk 0 0 …"; returns the text behind the line, NULL after a failure. */
+static const char *numbers(const char *p, const char *end, const char *name, uint32_t *v,
+                           size_t *n, size_t most, struct tu_err *err)
 {
-    uint32_t lines = 0;
-    bool filled = false;
-    for (size_t i = 0; i < n && lines <= TU_SCHED_MAX; i++) {
-        if (text[i] == '\n')
-            filled = false;
-        else if (!filled && text[i] != '\r')
-            lines++, filled = true;
+    size_t len = strlen(name);
+    if ((size_t)(end - p) < len || memcmp(p, name, len)) {
+        (void)tu_fail(err, TU_EFORMAT, "table: the line '%s' is missing", name);
+        return NULL;
     }
-    return lines;
+    p += len;
+    *n = 0;
+    while (p < end && *p != '\n') {
+        const char *word = p;
+        int32_t one;
+        while (p < end && !strchr(" \t\r\n", *p))
+            p++;
+        if (p > word) {
+            if (*n == most || !whole(word, (size_t)(p - word), &one) || one < 0 ||
+                one >= (int32_t)TU_SCHED_MAX) {
+                (void)tu_fail(err, TU_EFORMAT, "table: %s, word %zu: not a number", name,
+                              *n + 1);
+                return NULL;
+            }
+            v[(*n)++] = (uint32_t)one;
+        } else {
+            p += *p != '\n';
+        }
+    }
+    return p < end ? p + 1 : p;
 }
 
-/* One word of a zero-bubble line: two chunks make a V. */
-static bool zb_word(const char *p, size_t n, uint32_t rank, uint32_t p_ranks, bool v,
-                    struct tu_op *op)
+static int parse_table(struct table *t, const char *text, size_t n, struct tu_err *err)
 {
-    static const char letters[] = "fbwFBW";
-    static const uint8_t kind[] = {TU_OP_F, TU_OP_I, TU_OP_W};
-    const char *at = n ? memchr(letters, *p, 6) : NULL;
-    uint32_t mb = 0;
-    if (!at || n < 2 || n > 6)
-        return false;
-    for (size_t i = 1; i < n; i++) {
-        if (p[i] < '0' || p[i] > '9')
-            return false;
-        mb = mb * 10 + (uint32_t)(p[i] - '0');
-    }
-    bool second = at - letters >= 3;
-    *op = (struct tu_op){.kind = kind[(at - letters) % 3],
-                         .mb = mb,
-                         .stage = !second ? rank
-                                  : v     ? 2 * p_ranks - 1 - rank
-                                          : p_ranks + rank};
-    return mb < TU_SCHED_MAX;
+    const char *end = text + n;
+    size_t most = n / 2 + 1, chunks = 0;
+    t->mb = tu_alloc(2 * most, sizeof *t->mb, err);
+    if (!t->mb)
+        return TU_ENOMEM;
+    t->chunk = t->mb + most;
+    const char *p = numbers(text, end, "mb", t->mb, &t->n, most, err);
+    p = p ? numbers(p, end, "chunk", t->chunk, &chunks, most, err) : NULL;
+    if (!p)
+        return TU_EFORMAT;
+    if (!t->n || chunks != t->n)
+        return tu_fail(err, TU_EFORMAT, "table: %zu micro-batches and %zu chunks", t->n,
+                       chunks);
+    for (size_t i = 0; i < t->n; i++)
+        t->chunks = t->chunk[i] + 1 > t->chunks ? t->chunk[i] + 1 : t->chunks;
+    while (t->group < t->n && !t->chunk[t->group])
+        t->group++;
+    return t->chunks > CHUNKS_MAX ? tu_fail(err, TU_EFORMAT, "table: %u chunks", t->chunks)
+                                  : 0;
 }
 
-static int read_zb(struct tu_sched **out, struct tu_cost *c, const char *text, size_t n,
-                   const struct tu_sched_hint *hint, struct tu_err *err)
+/* Warm-up, one forward and one backward in turn, the rest: Megatron's rule. */
+static void fill_table(struct tui_load *l, const struct table *t, uint32_t ranks)
+{
+    for (uint32_t r = 0; r < ranks && !l->b.code; r++) {
+        size_t warm = 2 * (size_t)(ranks - 1 - r) + (size_t)(t->chunks - 1) * t->group;
+        warm = warm < t->n ? warm : t->n;
+        for (size_t i = 0; i < t->n + warm && !l->b.code; i++) {
+            if (i < t->n)
+                tui_load_op(l, r,
+                            &(struct tu_op){.kind = TU_OP_F,
+                                            .stage = t->chunk[i] * ranks + r,
+                                            .mb = t->mb[i]});
+            if (i >= warm)
+                tui_load_op(l, r,
+                            &(struct tu_op){
+                                .kind = TU_OP_B,
+                                .stage = (t->chunks - 1 - t->chunk[i - warm]) * ranks + r,
+                                .mb = t->mb[i - warm]});
+        }
+    }
+}
+
+static int read_table(struct tu_sched **out, struct tu_cost *c, const char *text, size_t n,
+                      const struct tu_sched_hint *hint, struct tu_err *err)
 {
     struct tui_load l;
-    uint32_t ranks = lines_of(text, n), rank = 0;
+    struct table t = {0};
+    uint32_t ranks = hint ? hint->ranks : 0;
     (void)c;
-    if (!ranks || ranks > TU_SCHED_MAX)
-        return tu_fail(err, TU_EFORMAT, "zb: %u lines: not in 1 … %u", ranks,
-                       TU_SCHED_MAX);
-    tui_load_begin(&l, ranks, hint, err);
-    for (size_t at = 0, column = 0; at < n && !l.b.code;) {
-        struct tu_op op;
-        size_t end = at;
-        if (text[at] == ' ' || text[at] == '\r' || text[at] == '\n') {
-            if (text[at] == '\n' && column)
-                rank++, column = 0;
-            at++;
-            continue;
-        }
-        while (end < n && text[end] != ' ' && text[end] != '\n' && text[end] != '\r')
-            end++;
-        if (zb_word(text + at, end - at, rank, ranks, true, &op))
-            tui_load_op(&l, rank, &op);
-        else if (end - at > 5 || !memchr("spr", text[at], 3))
-            l.b.code =
-                tu_fail_at(err, TU_EFORMAT, at, "zb: rank %u, word %zu: not an operation",
-                           rank, column + 1);
-        column++;
-        at = end;
+    *out = NULL;
+    if (!ranks)
+        return tu_fail(err, TU_EUSAGE, "table: it does not say how many ranks: --ranks");
+    int rc = parse_table(&t, text, n, err);
+    if (!rc && (uint64_t)t.chunks * ranks > TU_SCHED_MAX)
+        rc = tu_fail(err, TU_EFORMAT, "table: %u chunks of %u ranks are too many stages",
+                     t.chunks, ranks);
+    if (!rc) {
+        tui_load_begin(&l, ranks, hint, err);
+        fill_table(&l, &t, ranks);
+        rc = tui_load_end(&l, out);
     }
-    return tui_load_end(&l, out);
+    tu_free(t.mb);
+    return rc;
 }
 
-static bool sniff_zb(const char *text, size_t n)
+static bool sniff_table(const char *text, size_t n)
 {
-    return n > 2 && memchr("fF", text[0], 2) && text[1] >= '0' && text[1] <= '9' &&
-           memchr(text, ' ', n < 16 ? n : 16);
+    return n > 3 && !memcmp(text, "mb ", 3);
 }
 
-const struct tu_sched_form tui_form_zb = {
-    "zb", "zero-bubble text: f0 F0 b0 w0", sniff_zb, read_zb, write_zb, false};
 const struct tu_sched_form tui_form_te = {
-    "te", "order list: +chunk forward, -chunk backward", NULL, NULL, write_te, false};
+    "te",    "order list: +chunk forward, -chunk backward", sniff_te, read_te, write_te,
+    false,
+};
+const struct tu_sched_form tui_form_table = {
+    "table",     "schedule table of Megatron-LM: micro-batches, chunks",
+    sniff_table, read_table,
+    write_table, false,
+};

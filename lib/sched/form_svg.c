@@ -4,7 +4,7 @@
  *
  * Hue says the kind, its shade the chunk (full for the first, lighter for later ones), a
  * bar at the top of a box the second pipeline; the number is the micro-batch, with its
- * slice behind a dot. Grey is idle. */
+ * slice behind a dot. Grey is idle. A measured step is a lower row below each rank's. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -12,6 +12,7 @@
 #include "sched/load.h"
 
 #define ROW 30.0
+#define LANE 13.0 /* of the measured step */
 #define GAP 5.0
 #define LEFT 74.0
 #define RIGHT 172.0
@@ -35,15 +36,24 @@ struct picture {
     const struct tu_sched *s;
     const struct tu_cost *c;
     const struct tu_sim *sim;
-    double unit, width; /* pixels of a tick; of the time axis */
+    const struct tu_measured *over; /* NULL: none */
+    double unit, width;             /* pixels of a tick; of the time axis */
+    double tick_ns;                 /* with `over` */
+    int64_t end;                    /* ticks that are drawn */
     uint32_t *chunk;    /* [stages]: which of its rank's stages */
     uint32_t chunks;
     bool seen[TU_OP_KINDS];
 };
 
-static double row_y(uint32_t rank)
+/* Forwards alone hold nothing for a backward: no memory is shown. */
+static bool holds(const struct picture *p)
 {
-    return TOP + (ROW + GAP) * rank;
+    return p->s->deps == TU_DEPS_TRAIN;
+}
+
+static double row_y(const struct picture *p, uint32_t rank)
+{
+    return TOP + (ROW + (p->over ? LANE + 3 : 0) + GAP) * rank;
 }
 
 static void scale(struct picture *p)
@@ -54,7 +64,7 @@ static void scale(struct picture *p)
         if (d > 0 && d < least)
             least = d;
     }
-    double total = p->sim->makespan > 0 ? (double)p->sim->makespan : 1;
+    double total = p->end > 0 ? (double)p->end : 1;
     p->unit = least == INT64_MAX ? 1 : BOX / (double)least;
     if (p->unit * total > WIDTH_MAX)
         p->unit = WIDTH_MAX / total;
@@ -100,7 +110,7 @@ static void box(struct picture *p, uint32_t rank, size_t i)
     bool second = i && p->s->op[rank][i - 1].flags & TU_OP_PAIRED;
     bool paired = op->flags & TU_OP_PAIRED || second;
     double x = LEFT + p->unit * (double)a, w = p->unit * (double)(b - a);
-    double y = row_y(rank), h = ROW;
+    double y = row_y(p, rank), h = ROW;
     if (paired)
         h = ROW / 2, y += second ? ROW / 2 : 0;
     if (beside)
@@ -126,6 +136,32 @@ static void box(struct picture *p, uint32_t rank, size_t i)
                     tu_ink_on(colour), label);
 }
 
+/* What was measured of a rank's stages. */
+static void lane(struct picture *p, uint32_t rank)
+{
+    const struct tu_sched *s = p->s;
+    double y = row_y(p, rank) + ROW + 2;
+    tu_svg_rect(&p->v, LEFT, y, p->width, LANE, TU_COLOUR_IDLE, NULL, NULL);
+    for (size_t i = 0; i < p->over->n; i++) {
+        const struct tu_measured_op *m = &p->over->op[i];
+        struct tu_op op = {.kind = m->kind, .stage = m->stage, .mb = m->mb};
+        char name[40], tip[160], colour[8], label[16];
+        if (m->stage >= s->stages * s->pipelines || s->place[m->stage] != rank)
+            continue;
+        double x = LEFT + p->unit * (double)m->start / p->tick_ns;
+        double w = p->unit * (double)(m->end - m->start) / p->tick_ns;
+        snprintf(tip, sizeof tip, "measured %s  rank %u  %.9g–%.9g us",
+                 tu_op_text(&op, 1, name), rank, (double)m->start / 1000,
+                 (double)m->end / 1000);
+        fill(p, &op, colour);
+        tu_svg_rect(&p->v, x, y, w, LANE, colour, w > 3 ? "#ffffff" : NULL, tip);
+        snprintf(label, sizeof label, "%u", m->mb);
+        if (w > 5.5 * (double)strlen(label) + 2)
+            tu_svg_text(&p->v, x + w / 2, y + LANE / 2 + 3.2, 9, TU_MIDDLE,
+                        tu_ink_on(colour), label);
+    }
+}
+
 /* At most two decimals, the nearest. */
 static void rounded(int64_t ticks, int64_t scale, char out[40])
 {
@@ -138,29 +174,34 @@ static void rows(struct picture *p)
 {
     const struct tu_sim *sim = p->sim;
     for (uint32_t r = 0; r < p->s->ranks; r++) {
-        char text[64], a[40], b[40];
-        double y = row_y(r), mid = y + ROW / 2 + 4;
-        snprintf(text, sizeof text, "rank %u", r);
-        tu_svg_text(&p->v, LEFT - 10, mid, 12, TU_RIGHT, TU_COLOUR_TEXT, text);
+        char text[24], a[40], b[40];
+        double y = row_y(p, r), mid = y + ROW / 2 + 4;
+        tu_svg_text(&p->v, LEFT - 10, mid, 12, TU_RIGHT, TU_COLOUR_TEXT,
+                    tu_sched_rank_name(p->s, r, text));
         tu_svg_rect(&p->v, LEFT, y, p->width, ROW, TU_COLOUR_IDLE, NULL, NULL);
         for (size_t i = 0; i < p->s->n[r]; i++)
             box(p, r, i);
+        if (p->over)
+            lane(p, r);
         rounded(sim->makespan - sim->busy[r], p->c->scale, a);
         rounded(sim->peak[r], sim->mem_unit, b);
         tu_svg_text(&p->v, LEFT + p->width + 62, mid, 12, TU_RIGHT, TU_COLOUR_TEXT, a);
-        tu_svg_text(&p->v, LEFT + p->width + 140, mid, 12, TU_RIGHT, TU_COLOUR_TEXT, b);
+        if (holds(p))
+            tu_svg_text(&p->v, LEFT + p->width + 140, mid, 12, TU_RIGHT, TU_COLOUR_TEXT,
+                        b);
     }
     tu_svg_text(&p->v, LEFT + p->width + 62, TOP - 8, 11, TU_RIGHT, TU_COLOUR_TEXT,
                 "idle");
-    tu_svg_text(&p->v, LEFT + p->width + 140, TOP - 8, 11, TU_RIGHT, TU_COLOUR_TEXT,
-                "peak (M_B)");
+    if (holds(p))
+        tu_svg_text(&p->v, LEFT + p->width + 140, TOP - 8, 11, TU_RIGHT, TU_COLOUR_TEXT,
+                    "peak (M_B)");
 }
 
 static void axis(struct picture *p)
 {
     double scale_to_unit = (double)p->c->scale, tick[32];
-    double top = (double)p->sim->makespan / scale_to_unit;
-    double y = row_y(p->s->ranks) + 1;
+    double top = (double)p->end / scale_to_unit;
+    double y = row_y(p, p->s->ranks) + 1;
     size_t n = tu_ticks(0, top > 0 ? top : 1, (size_t)fmin(30, p->width / 60 + 2), tick);
     for (size_t i = 0; i < n && tick[i] <= top * 1.000001; i++) {
         char text[48];
@@ -194,8 +235,13 @@ static void legend(struct picture *p)
             x = swatch(p, x, tu_colour((unsigned)hue[k]), words[k]);
     x = swatch(p, x, TU_COLOUR_IDLE, "idle");
     char text[64], colour[8];
+    if (p->over) {
+        tu_svg_text(&p->v, x, 69.5, 12, TU_LEFT, TU_COLOUR_TEXT, "lower rows: measured");
+        x += 6.4 * 20 + 18;
+    }
     if (p->chunks > 1) {
-        snprintf(text, sizeof text, "lightest: chunk %u of 0 … %u", p->chunks - 1,
+        snprintf(text, sizeof text,
+                 p->chunks > 2 ? "lighter with each chunk, 0 … %u" : "chunk %u",
                  p->chunks - 1);
         x = swatch(p, x, tu_shade(tu_colour(0), 62, colour), text);
     }
@@ -205,9 +251,17 @@ static void legend(struct picture *p)
     }
 }
 
+static double measured_us(const struct picture *p)
+{
+    int64_t end = 0;
+    for (size_t i = 0; i < p->over->n; i++)
+        end = p->over->op[i].end > end ? p->over->op[i].end : end;
+    return (double)end / 1000;
+}
+
 static void title(struct picture *p)
 {
-    char text[160], a[40], b[40];
+    char text[200], a[40], b[40];
     const struct tu_sched *s = p->s;
     snprintf(text, sizeof text, "%s, %u ranks, %u micro-batches",
              *s->name ? s->name : "schedule", s->ranks, s->microbatches);
@@ -216,6 +270,9 @@ static void title(struct picture *p)
     tu_ticks_text(p->sim->span, p->c->scale, b);
     snprintf(text, sizeof text, "makespan %s, span %s, bubble %.2f %% (span %.2f %%)", a,
              b, 100 * tu_sim_bubble(p->sim, true), 100 * tu_sim_bubble(p->sim, false));
+    size_t used = strlen(text);
+    if (p->over && used < sizeof text)
+        snprintf(text + used, sizeof text - used, ", measured %.9g us", measured_us(p));
     tu_svg_text(&p->v, LEFT, 44, 12, TU_LEFT, TU_COLOUR_TEXT, text);
 }
 
@@ -235,7 +292,7 @@ static int curve(struct picture *p, uint32_t rank, double **v, size_t *n,
         (*v)[*n + k++] = (double)units[i] / (double)p->sim->mem_unit;
     }
     if (*v) {
-        (*v)[k] = (double)p->sim->makespan / (double)p->c->scale;
+        (*v)[k] = (double)p->end / (double)p->c->scale;
         (*v)[*n + k] = (*v)[*n + k - 1];
         memmove(*v + k + 1, *v + *n, (k + 1) * sizeof **v);
         *n = k + 1;
@@ -257,34 +314,58 @@ static int memory(struct picture *p, struct tu_err *err)
         uint32_t r = shown == 1 ? 0 : k * (p->s->ranks - 1) / (shown - 1);
         size_t n = 0;
         rc = curve(p, r, &v[k], &n, err);
-        snprintf(name[k], sizeof name[k], "rank %u", r);
-        series[k] = (struct tu_series){name[k], n, v[k], rc ? NULL : v[k] + n};
+        series[k] = (struct tu_series){tu_sched_rank_name(p->s, r, name[k]), n, v[k],
+                                       rc ? NULL : v[k] + n};
     }
     struct tu_chart c = {.kind = TU_CHART_STEPS,
                          .title = "activation memory in M_B",
                          .y_from_zero = true,
                          .n = shown,
                          .series = series,
-                         .x_hi = (double)p->sim->makespan / (double)p->c->scale,
+                         .x_hi = (double)p->end / (double)p->c->scale,
                          .margin_left = LEFT,
                          .margin_right = RIGHT,
                          .width = LEFT + p->width + RIGHT,
                          .height = CHART};
     if (!rc)
-        tu_chart_draw(&p->v, &c, 0, row_y(p->s->ranks) + 34);
+        tu_chart_draw(&p->v, &c, 0, row_y(p, p->s->ranks) + 34);
     for (uint32_t k = 0; k < shown; k++)
         tu_free(v[k]);
     return rc;
 }
 
-static int write_svg(struct tu_buf *out, const struct tu_sched *s,
-                     const struct tu_cost *c, const struct tu_sim *sim,
-                     struct tu_err *err)
+/* Ticks in which the measured step fits, too. */
+static int extent(struct picture *p, struct tu_err *err)
 {
-    struct picture p = {.s = s, .c = c, .sim = sim};
-    int rc = chunks(&p, err);
+    static const struct {
+        const char *unit;
+        double ns;
+    } unit[] = {{"ns", 1}, {"us", 1e3}, {"ms", 1e6}, {"s", 1e9}};
+    p->end = p->sim->makespan;
+    for (size_t i = 0; p->over && i < 4; i++)
+        if (!strcmp(p->c->unit, unit[i].unit))
+            p->tick_ns = unit[i].ns / (double)p->c->scale;
+    if (!p->over)
+        return 0;
+    if (!(p->tick_ns > 0))
+        return tu_fail(err, TU_EUSAGE,
+                       "svg: a measured step needs a cost in ns, us, ms or s");
+    int64_t end = llround(ceil(measured_us(p) * 1000 / p->tick_ns));
+    p->end = end > p->end ? end : p->end;
+    return 0;
+}
+
+int tu_sched_svg(struct tu_buf *out, const struct tu_sched *s, const struct tu_cost *c,
+                 const struct tu_sim *sim, const struct tu_measured *over,
+                 struct tu_err *err)
+{
+    struct picture p = {.s = s, .c = c, .sim = sim, .over = over};
+    int rc = extent(&p, err);
+    if (rc)
+        return rc;
+    rc = chunks(&p, err);
     scale(&p);
-    double height = row_y(s->ranks) + 34 + CHART + 8;
+    double height = row_y(&p, s->ranks) + 34 + (holds(&p) ? CHART + 8 : 0);
     tu_svg_begin(&p.v, out, LEFT + p.width + RIGHT, height,
                  *s->name ? s->name : "schedule");
     if (!rc) {
@@ -292,11 +373,18 @@ static int write_svg(struct tu_buf *out, const struct tu_sched *s,
         rows(&p);
         legend(&p);
         axis(&p);
-        rc = memory(&p, err);
+        rc = holds(&p) ? memory(&p, err) : 0;
     }
     tu_free(p.chunk);
     int end = tu_svg_end(&p.v, err);
     return rc ? rc : end;
+}
+
+static int write_svg(struct tu_buf *out, const struct tu_sched *s,
+                     const struct tu_cost *c, const struct tu_sim *sim,
+                     struct tu_err *err)
+{
+    return tu_sched_svg(out, s, c, sim, NULL, err);
 }
 
 const struct tu_sched_form tui_form_svg = {

@@ -110,7 +110,9 @@ static int write_tikz(struct tu_buf *out, const struct tu_sched *s,
         rc = tu_buf_printf(out, err, "\\definecolor{op%s}{HTML}{%s}\n", tu_op_name(k),
                            tikz_colour[k]);
     for (uint32_t r = 0; r < s->ranks && !rc; r++) {
-        rc = tu_buf_printf(out, err, "\\node[left] at (0,%u.4) {rank %u};\n", r, r);
+        char name[24];
+        rc = tu_buf_printf(out, err, "\\node[left] at (0,%u.4) {%s};\n", r,
+                           tu_sched_rank_name(s, r, name));
         for (size_t i = 0; i < s->n[r] && !rc; i++) {
             const struct tu_op *op = &s->op[r][i];
             size_t id = sim->base[r] + i;
@@ -162,7 +164,9 @@ static int write_dot(struct tu_buf *out, const struct tu_sched *s,
         rc =
             tu_buf_text(out, "digraph schedule {\nrankdir=LR;\nnode [shape=box];\n", err);
     for (uint32_t r = 0; r < s->ranks && !rc; r++) {
-        rc = tu_buf_printf(out, err, "subgraph cluster_%u {\nlabel=\"rank %u\";\n", r, r);
+        char name[24];
+        rc = tu_buf_printf(out, err, "subgraph cluster_%u {\nlabel=\"%s\";\n", r,
+                           tu_sched_rank_name(s, r, name));
         for (size_t i = 0; i < s->n[r] && !rc; i++) {
             char text[40];
             rc = tu_buf_printf(out, err, "n%zu [label=\"%s\"];\n", x.base[r] + i,

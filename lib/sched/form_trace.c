@@ -145,8 +145,7 @@ static int write_trace(struct tu_buf *out, const struct tu_sched *s,
     tu_jw_open(&t.w, "traceEvents", '[');
     for (uint32_t r = 0; r < s->ranks; r++) {
         char name[24];
-        snprintf(name, sizeof name, "rank %u", r);
-        meta(&t, "process_name", r, 0, name);
+        meta(&t, "process_name", r, 0, tu_sched_rank_name(s, r, name));
         meta(&t, "process_sort_index", r, 0, NULL);
         meta(&t, "thread_name", r, 0, "compute");
         meta(&t, "thread_name", r, 1, "communication");

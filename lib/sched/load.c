@@ -220,6 +220,56 @@ int tui_load_end(struct tui_load *l, struct tu_sched **out)
     return tui_build_end(b, out);
 }
 
+static uint32_t lines_of(const char *text, size_t n)
+{
+    uint32_t lines = 0;
+    bool filled = false;
+    for (size_t i = 0; i < n && lines <= TU_SCHED_MAX; i++) {
+        if (text[i] == '\n')
+            filled = false;
+        else if (!filled && text[i] != '\r')
+            lines++, filled = true;
+    }
+    return lines;
+}
+
+void tui_load_words(struct tui_load *l, const char *text, size_t n, const char *between,
+                    const struct tu_sched_hint *hint,
+                    int (*take)(struct tui_load *l, const struct tui_word *w,
+                                struct tu_err *err),
+                    struct tu_err *err)
+{
+    struct tui_word w = {.lines = lines_of(text, n)};
+    bool legal = w.lines && w.lines <= TU_SCHED_MAX, filled = false;
+    tui_load_begin(l, legal ? w.lines : 1, hint, err);
+    if (!legal && !l->b.code)
+        l->b.code = tu_fail(err, TU_EFORMAT, "schedule: %u lines: not in 1 … %u", w.lines,
+                            TU_SCHED_MAX);
+    for (size_t at = 0; at < n && !l->b.code;) {
+        size_t end = at;
+        while (end < n && text[end] && !strchr("\r\n", text[end]) &&
+               !strchr(between, text[end]))
+            end++;
+        if (end > at || (at < n && !text[at])) {
+            w.text = text + at;
+            w.n = end > at ? end - at : 1;
+            w.at = at;
+            l->b.code = take(l, &w, err);
+            w.column++;
+            at += w.n;
+            filled = true;
+            continue;
+        }
+        filled = filled || (text[at] != '\n' && text[at] != '\r');
+        if (text[at] == '\n' && filled) {
+            w.line++;
+            w.column = 0;
+            filled = false;
+        }
+        at++;
+    }
+}
+
 int tui_cell_text(struct tu_buf *out, const struct tu_op *op, uint32_t slices,
                   unsigned *used, struct tu_err *err)
 {
@@ -235,8 +285,9 @@ int tui_cell_text(struct tu_buf *out, const struct tu_op *op, uint32_t slices,
  * --------------------------------------------------------------------- */
 
 const struct tu_sched_form *const tu_sched_forms[] = {
-    &tui_form_json, &tui_form_csv,  &tui_form_zb,   &tui_form_te,  &tui_form_trace,
-    &tui_form_svg,  &tui_form_text, &tui_form_tikz, &tui_form_dot, NULL,
+    &tui_form_json,  &tui_form_csv,  &tui_form_zb,  &tui_form_grid, &tui_form_te,
+    &tui_form_table, &tui_form_trace, &tui_form_svg, &tui_form_text, &tui_form_tikz,
+    &tui_form_dot,   NULL,
 };
 
 const struct tu_sched_form *tu_sched_form_find(const char *name)

@@ -22,9 +22,25 @@ void tui_load_begin(struct tui_load *l, uint32_t ranks, const struct tu_sched_hi
 void tui_load_cell(struct tui_load *l, uint32_t rank, size_t column, const char *text,
                    size_t n);
 void tui_load_op(struct tui_load *l, uint32_t rank, const struct tu_op *op);
+/* A word of a text with a line for each rank; empty lines are none. */
+struct tui_word {
+    const char *text;
+    size_t n, column;
+    uint32_t line, lines;
+    uint64_t at; /* byte in the text */
+};
+/* tui_load_begin with a rank for each line, and `take` for each word. */
+void tui_load_words(struct tui_load *l, const char *text, size_t n, const char *between,
+                    const struct tu_sched_hint *hint,
+                    int (*take)(struct tui_load *l, const struct tui_word *w,
+                                struct tu_err *err),
+                    struct tu_err *err);
 /* Find stages, micro-batches and the placement (the rank that first runs a stage); turn
  * an old dialect into the current one. */
 int tui_load_end(struct tui_load *l, struct tu_sched **out);
+
+/* Which of its rank's stages a stage is, in order of stage number. */
+uint32_t tui_chunk_of(const struct tu_sched *s, uint32_t stage);
 
 /* The cell of an operation as PyTorch writes it; *used is 2 for an overlapped pair. */
 int tui_cell_text(struct tu_buf *out, const struct tu_op *op, uint32_t slices,
@@ -39,7 +55,8 @@ int tui_json_with(struct tu_sched **out, struct tu_cost *c, uint32_t ranks,
                   int (*fill)(struct tui_load *l, const void *ctx, struct tu_err *err),
                   const void *ctx, struct tu_err *err);
 
-extern const struct tu_sched_form tui_form_json, tui_form_csv, tui_form_zb, tui_form_te,
-    tui_form_trace, tui_form_svg, tui_form_text, tui_form_tikz, tui_form_dot;
+extern const struct tu_sched_form tui_form_json, tui_form_csv, tui_form_zb, tui_form_grid,
+    tui_form_te, tui_form_table, tui_form_trace, tui_form_svg, tui_form_text,
+    tui_form_tikz, tui_form_dot;
 
 #endif

@@ -216,6 +216,18 @@ const struct tu_schedule *tu_schedule_find(const char *name)
     return NULL;
 }
 
+const char *tu_sched_rank_name(const struct tu_sched *s, uint32_t rank, char out[24])
+{
+    const struct tu_schedule *row = *s->name ? tu_schedule_find(s->name) : NULL;
+    uint32_t named = 0;
+    while (row && row->rank && row->rank[named])
+        named++;
+    if (rank < named)
+        return row->rank[rank];
+    snprintf(out, 24, "rank %u", rank);
+    return out;
+}
+
 static int sizes(const struct tu_schedule *row, const struct tu_sched_params *q,
                  struct tu_err *err)
 {

@@ -147,6 +147,23 @@ TU_API TU_MUST int tu_cost_times(struct tu_cost *c, const char *text, size_t n,
  * operations. */
 TU_API TU_MUST int tu_cost_trace(struct tu_cost *c, const char *text, size_t n,
                                  struct tu_err *err);
+/* A step as it was measured: its operations, ns from the first start. */
+struct tu_measured_op {
+    uint8_t kind; /* F, B, I or W */
+    uint32_t stage, mb;
+    int64_t start, end;
+};
+struct tu_measured {
+    struct tu_measured_op *op;
+    size_t n;
+};
+/* From a trace of Chrome's format. Errors: TU_EFORMAT when it has no operation. */
+TU_API TU_MUST int tu_measured_read(struct tu_measured *out, const char *text, size_t n,
+                                    struct tu_err *err);
+TU_API void tu_measured_release(struct tu_measured *m);
+/* Each stage gets the mean of what was measured. */
+TU_API TU_MUST int tu_cost_measured(struct tu_cost *c, const struct tu_measured *m,
+                                    struct tu_err *err);
 /* Ticks that an operation takes. */
 TU_API int64_t tu_cost_time(const struct tu_cost *c, unsigned kind, uint32_t stage,
                             uint32_t mb);
@@ -213,10 +230,14 @@ struct tu_schedule {
     int (*legal)(const struct tu_sched_params *q, struct tu_err *err);
     int (*make)(struct tu_sched **out, const struct tu_sched_params *q,
                 struct tu_err *err);
-    const char *const *rank; /* names of its ranks where they are no devices, or NULL */
+    const char *const *rank; /* names of its ranks where they are no devices, NULL-ended,
+                                or NULL */
 };
 TU_API extern const struct tu_schedule *const tu_schedules[]; /* NULL-ended */
 TU_API const struct tu_schedule *tu_schedule_find(const char *name);
+/* What a rank of the schedule is called in pictures: "rank 3", or the row's own name. */
+TU_API const char *tu_sched_rank_name(const struct tu_sched *s, uint32_t rank,
+                                      char out[24]);
 /* Check everything, make it, name it. Errors: TU_EUSAGE. */
 TU_API TU_MUST int tu_schedule_make(struct tu_sched **out, const struct tu_schedule *row,
                                     const struct tu_sched_params *q, struct tu_err *err);
@@ -302,6 +323,11 @@ TU_API TU_MUST int tu_sched_to_stream(struct tu_writer *w, const struct tu_sched
                                       struct tu_err *err);
 TU_API TU_MUST int tu_sched_from_stream(struct tu_sched **out, struct tu_cost *c,
                                         struct tu_reader *r, struct tu_err *err);
+/* The form "svg", with a measured step (NULL: none) below the simulated one of each rank;
+ * the cost's unit must be ns, us, ms or s then. */
+TU_API TU_MUST int tu_sched_svg(struct tu_buf *out, const struct tu_sched *s,
+                                const struct tu_cost *c, const struct tu_sim *sim,
+                                const struct tu_measured *over, struct tu_err *err);
 /* The form "text", in colour on request. */
 TU_API TU_MUST int tu_sched_grid(struct tu_buf *out, const struct tu_sched *s,
                                  const struct tu_cost *c, const struct tu_sim *sim,

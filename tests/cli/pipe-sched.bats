@@ -51,6 +51,40 @@ data=$ROOT/tests/data/sched
     assert_line --index 0 '1 1 1 2 2 2 -2 1 -2 1 -2 2 -1 2 -1 -1 -2 -2 -1 -1'
 }
 
+@test "order lists, schedule tables and slot grids come back as the same schedule" {
+    pipe-sched gen -s interleaved-1f1b:group=3 -p 2 -m 5 -c 2 -o s.json
+    pipe-sched convert --to csv s.json >want
+    pipe-sched convert --to te s.json | pipe-sched convert --to csv | cmp - want
+    run -0 pipe-sched convert --to table s.json
+    assert_line --index 0 'mb 0 1 2 0 1 2 3 4 3 4'
+    assert_line --index 1 'chunk 0 0 0 1 1 1 0 0 1 1'
+    pipe-sched convert --to table s.json | pipe-sched convert --ranks 2 --to csv | cmp - want
+    pipe-sched convert --to table s.json | { run -2 pipe-sched convert; assert_output --partial '--ranks'; }
+    pipe-sched gen -s v-half -p 4 -m 6 -o v.json
+    pipe-sched convert --to csv v.json >want
+    run -0 pipe-sched convert --to grid v.json
+    assert_line --index 3 --regexp '^,,,F0,f0,F1,f1,'
+    pipe-sched convert --to grid v.json | pipe-sched convert --to csv | cmp - want
+    pipe-sched convert --to zb v.json | pipe-sched convert --to csv | cmp - want
+    printf '1 2 x\n' | { run -3 pipe-sched convert --from te; assert_output --partial 'word 3'; }
+    printf 'F0,f0,q1\n' | { run -3 pipe-sched convert --from grid; assert_output --partial 'word 3'; }
+    printf 'mb 0 1\nchunk 0\n' | run -3 pipe-sched convert --ranks 2
+    run -2 sh -c 'pipe-sched gen -s 1f1b -p 2 -m 2 | pipe-sched convert --to grid'
+}
+
+@test "a measured step is drawn below the simulated one" {
+    pipe-sched gen -s 1f1b -p 2 -m 3 --cost F=10,B=20,unit=us --to trace >t.json
+    pipe-sched gen -s 1f1b -p 2 -m 3 | pipe-sched draw --over t.json >a.svg
+    # Each of the 12 operations twice: simulated and measured.
+    assert_equal "$(grep -o '<title>measured [0-9]*[FB][0-9]' a.svg | wc -l)" 12
+    run -0 cat a.svg
+    assert_output --partial 'makespan 120, span 120'
+    assert_output --partial 'measured 120 us'
+    pipe-sched gen -s 1f1b -p 2 -m 3 | { run -2 pipe-sched draw --over t.json --to text; assert_output --partial 'SVG'; }
+    echo '{"traceEvents":[]}' >none.json
+    pipe-sched gen -s 1f1b -p 2 -m 3 | { run -3 pipe-sched draw --over none.json; }
+}
+
 @test "every schedule is valid for many sizes, through JSON and CSV" {
     for s in $(pipe-sched --list=schedules | cut -f1); do
         for size in '1 1' '1 4' '2 1' '2 4' '3 5' '4 4' '4 8' '4 13' '6 12'; do
