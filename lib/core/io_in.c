@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* io_in.c: reading whole, peeking, skipping, and making a pipe seekable.
  *
- * Nothing is read ahead except what a peek asks for, so a descriptor shared with another
- * program is left just behind the bytes that were used. Offsets count from where it stood
- * at first.
+ * From a pipe nothing is read ahead except what a peek asks for; a file is read ahead a
+ * little, for a stream's headers are short, and set back when it is closed. So a
+ * descriptor shared with another program is left just behind the bytes that were used.
+ * Offsets count from where it stood at first.
  *
  * _GNU_SOURCE for O_TMPFILE. */
 #define _GNU_SOURCE
@@ -18,6 +19,7 @@
 #include "tensorutils/core/mem.h"
 
 #define PEEK_MAX 4096
+#define SHORT 512 /* a read worth reading ahead for */
 
 struct tu_in {
     int fd;
@@ -101,6 +103,8 @@ void tu_in_close(struct tu_in *in)
 {
     if (!in)
         return;
+    if (in->seekable && in->peeked)
+        (void)!tui_lseek(in->fd, -(off_t)in->peeked, SEEK_CUR);
     if (!in->keep)
         tui_close(in->fd);
     tu_free(in->scratch);
@@ -160,12 +164,33 @@ static size_t take_peeked(struct tu_in *in, unsigned char *buf, uint64_t n)
     return some;
 }
 
+/* At least n ≤ PEEK_MAX peeked bytes, and as many as `most`, unless the input ends. */
+static int peek(struct tu_in *in, size_t n, size_t most, struct tu_err *err)
+{
+    size_t more;
+    if (in->peeked >= n)
+        return 0;
+    memmove(in->peek, in->peek + in->peek_at, in->peeked);
+    in->peek_at = 0;
+    int code = fill(in, in->peek + in->peeked, most - in->peeked, &more, err);
+    in->peeked += more;
+    return in->peeked >= n ? 0 : code; /* a failure further on is not yet ours */
+}
+
 int tu_in_read(struct tu_in *in, void *buf, size_t n, size_t *got, struct tu_err *err)
 {
-    size_t head = take_peeked(in, buf, n), rest = 0;
-    int code = head < n ? fill(in, (unsigned char *)buf + head, n - head, &rest, err) : 0;
-    in->pos += rest;
-    *got = head + rest;
+    unsigned char *p = buf;
+    int code = 0;
+    *got = take_peeked(in, p, n);
+    if (*got < n && in->seekable && n <= SHORT) {
+        code = peek(in, n - *got, PEEK_MAX, err);
+        *got += take_peeked(in, p + *got, n - *got);
+    } else if (*got < n) {
+        size_t rest;
+        code = fill(in, p + *got, n - *got, &rest, err);
+        in->pos += rest;
+        *got += rest;
+    }
     return code;
 }
 
@@ -174,15 +199,9 @@ int tu_in_peek(struct tu_in *in, void *buf, size_t n, size_t *got, struct tu_err
     *got = 0;
     if (n > PEEK_MAX)
         return tu_fail(err, TU_EBUG, "%s: peek of %zu bytes", in->name, n);
-    if (in->peeked < n) {
-        memmove(in->peek, in->peek + in->peek_at, in->peeked);
-        in->peek_at = 0;
-        size_t more;
-        int code = fill(in, in->peek + in->peeked, n - in->peeked, &more, err);
-        in->peeked += more;
-        if (code)
-            return code;
-    }
+    int code = peek(in, n, n, err);
+    if (code)
+        return code;
     *got = (size_t)tu_min(n, in->peeked);
     if (*got)
         memcpy(buf, in->peek + in->peek_at, *got);

@@ -113,6 +113,29 @@ static void test_in(void)
     tu_in_close(NULL);
 }
 
+/* A file is read ahead, but the next owner of its descriptor does not see that. */
+static void test_shared(void)
+{
+    unsigned char got[600];
+    size_t n;
+    uint64_t skipped;
+    struct tu_in *in;
+    put("shared", bytes, 10000);
+    int fd = open("shared", O_RDONLY), theirs = dup(fd);
+    ok(lseek(theirs, 100, SEEK_SET) == 100, "another's descriptor, somewhere inside");
+    eq_int(tu_in_take_fd(&in, fd, "shared", NULL), 0, "its twin is taken");
+    eq_int(tu_in_read(in, got, 5, &n, NULL), 0, "a short read");
+    ok(n == 5 && !memcmp(got, bytes + 100, 5), "from there");
+    eq_int(tu_in_skip(in, 6000, &skipped, NULL), 0, "a skip past what was read ahead");
+    eq_int(tu_in_read(in, got, 512, &n, NULL), 0, "another short read");
+    ok(n == 512 && !memcmp(got, bytes + 6105, n), "from behind the skip");
+    eq_int(tu_in_read(in, got, 600, &n, NULL), 0, "a longer read");
+    ok(n == 600 && !memcmp(got, bytes + 6617, n), "the bytes that follow");
+    tu_in_close(in);
+    eq_int((int)lseek(theirs, 0, SEEK_CUR), 7217, "left just behind what was used");
+    close(theirs);
+}
+
 static void test_in_errors(void)
 {
     struct tu_in *in;
@@ -464,6 +487,7 @@ int main(void)
         bytes[i] = (unsigned char)(i * 7 + (i >> 8) * 3 + (i >> 16));
     scratch_enter();
     test_in();
+    test_shared();
     test_in_errors();
     test_pread();
     test_spool();
