@@ -1,0 +1,259 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: Apache-2.0
+# kv-pack: engines' files, layouts, ranks, pages and names through the command.
+load helper
+
+data=$ROOT/tests/data/kv
+
+# cache FILE TOKENS [SEED]: a made-up cache of two layers, two heads of 16 columns.
+cache() {
+    python3 - plain.tns "${@:2}" <<'PY'
+import json, random, struct, sys, zlib
+name, tokens, seed = sys.argv[1], sys.argv[2], int(sys.argv[3]) if len(sys.argv) > 3 else 0
+ids = [int(t) for t in tokens.split(",")] if "," in tokens else list(range(1, int(tokens) + 1))
+T, H, D = len(ids), 2, 16
+MAGIC = b"\x89TNS\r\n\x1a\n"
+f = open(name, "wb"); n = size = dig = 0
+def rec(kind, words=(), nm="", meta=None, dtype=0, block=(0, 0), data=b""):
+    global n, size, dig
+    nm = nm.encode(); mt = json.dumps(meta, sort_keys=True, separators=(",", ":")).encode() if meta else b""
+    var = struct.pack(f"<{len(words)}Q", *words) + nm + mt
+    hlen = (64 + len(var) + 63) & ~63
+    h = bytearray(struct.pack("<8sBBHHHIIHBBIIIQQII", MAGIC, 1, 0, kind, 0, dtype, hlen, len(mt), len(nm),
+        len(words), 0, block[0], block[1], 0, len(data), len(data), 0, 0) + var).ljust(hlen, b"\0")
+    hcrc = zlib.crc32(h); struct.pack_into("<I", h, 60, hcrc); pcrc = zlib.crc32(data)
+    tail = b"\0" * (-(len(data) + 8) % 64) + struct.pack("<II", pcrc, hcrc) if data else b""
+    for part in (h, data, tail): f.write(part)
+    n += 1; size += len(h) + len(data) + len(tail); dig = zlib.crc32(struct.pack("<II", hcrc, pcrc), dig)
+rec(0x8001, nm="kv", meta={"model": "m", "weights": "w%d" % seed, "n_layer": 2, "n_kv_head": H, "head_dim_k": D,
+                           "head_dim_v": D, "rope": "post", "rope_theta": 10000.0})
+rec(1, (T,), "kv.tokens", None, 0x20, (1, 4), struct.pack(f"<{T}i", *ids))
+for l in range(2):
+    for s in "kv":
+        # what a token holds depends on the tokens before it, as in a model
+        out, state = [], 7 * l + ord(s) + 1000 * seed
+        for t in ids:
+            state = zlib.crc32(struct.pack("<Ii", state, t))
+            r = random.Random(state)
+            out += [struct.pack("<e", r.gauss(0, 1)) for _ in range(H * D)]
+        rec(1, (T, H, D), f"kv.{l}.{s}", None, 0x210, (1, 2), b"".join(out))
+rec(2, (n, size, 0, dig)); f.close()
+PY
+    kv-pack convert plain.tns -o "$1" && rm plain.tns
+}
+prepare() { needs_python; }
+
+@test "llama.cpp's own files come back byte for byte" {
+    for f in llama_f16.state:version=3 llama_f16_trans.state:version=3,v-trans llama_f16.session:session; do
+        kv-pack pack --from llama:heads=2 "$data/${f%%:*}" -o c.tns
+        kv-pack unpack --to "llama:${f#*:}" c.tns | cmp - "$data/${f%%:*}"
+    done
+    kv-pack pack --from llama:heads=2,rot=64 "$data/llama_q8_0.state" |
+        kv-pack unpack --to llama | cmp - "$data/llama_q8_0.state"
+}
+
+@test "the same values whether llama.cpp keeps them turned or not" {
+    kv-pack pack "$data/llama_f16.state" -o a.tns
+    kv-pack pack "$data/llama_f16_trans.state" -o b.tns
+    tns-diff --atol 0.01 a.tns b.tns
+    kv-pack pack "$data/llama_f16.session" | tns-cat -x kv.all | tns-diff - a.tns
+}
+
+@test "quantised rows: the rotation is asked for, and taken back" {
+    run -2 --separate-stderr kv-pack pack "$data/llama_q8_0.state"
+    [[ $stderr == *'llama:rot=0, 64 or 128'* ]]
+    kv-pack pack --from llama:heads=2,rot=64 "$data/llama_q8_0.state" | kv-pack convert --rot 0 -d f16 -o q.tns
+    kv-pack pack --from llama:heads=2 "$data/llama_wide_f16.state" -o f.tns
+    tns-diff --atol 1 q.tns f.tns
+    kv-pack pack --from llama:heads=2,rot=0 "$data/llama_q8_0.state" | kv-pack convert -d f16 -o w.tns
+    run -1 tns-diff --atol 1 w.tns f.tns
+}
+
+@test "every layout and back, alone and in pages" {
+    cache a.tns 21
+    for l in $(kv-pack --list=layouts | cut -f1); do
+        case $l in ht | ltd) continue ;; esac
+        kv-pack convert -l "$l" -b 4 a.tns | kv-pack convert | tns-diff - a.tns || { echo "$l"; return 1; }
+    done
+    cache b.tns 9
+    for l in vllm vllm-fa flashinfer flashinfer-hnd trt nhd-paged hnd-paged; do
+        for t in csr padded; do
+            cat a.tns b.tns | kv-pack page -b 4 -l "$l" --table $t | kv-pack convert >both.tns
+            cat a.tns b.tns | cmp - both.tns || { echo "$l $t"; return 1; }
+        done
+    done
+}
+
+@test "ranks: out to 1, 2 and 4 and together again" {
+    cache a.tns 8
+    for n in 1 2 4; do
+        kv-pack convert --tp $n a.tns -o r.tns
+        run -0 kv-pack stat r.tns
+        [ ${#lines[@]} = $((n + 1)) ]
+        kv-pack convert --tp 1 r.tns | cmp - a.tns
+        kv-pack convert --tp 2 r.tns | kv-pack convert --tp 1 | cmp - a.tns
+    done
+    kv-pack convert --tp 2:1 a.tns -o one.tns
+    kv-pack convert --heads 1-2 a.tns | tns-cat -s 'kv.0.k' -o h.tns
+    tns-cat -s 'kv.0.k' one.tns | tns-diff - h.tns
+    run -3 kv-pack convert --tp 1 one.tns
+    assert_output --partial 'rank 1 of 2'
+}
+
+@test "parts: layers, tokens and heads; dtypes" {
+    cache a.tns 12
+    kv-pack convert --tokens 4-8 --layers 1-2 a.tns -o p.tns
+    tns-cat -s 'kv.1.k' --slice '4:8' a.tns | tns-cat --rename 'kv.1=kv.0' -o want.tns
+    tns-cat -s 'kv.0.k' p.tns | tns-diff - want.tns
+    run -0 sh -c 'kv-pack convert --tokens 4-8 a.tns | tns-ls'
+    assert_output --partial 'kv.pos'
+    kv-pack convert -d f32 a.tns | kv-pack convert -d f16 | tns-diff - a.tns
+    run -2 kv-pack convert --tokens 4-99 a.tns
+    run -2 kv-pack convert --layers 2- a.tns
+}
+
+@test "a shift there and back; against fa-run's rotary embedding" {
+    cache a.tns 12
+    kv-pack convert -d f32 --shift 5 a.tns -o s.tns
+    kv-pack convert --shift -5 s.tns | tns-cat -x kv.pos -o back.tns
+    kv-pack convert -d f32 a.tns | tns-diff --atol 1e-5 back.tns -
+    run -2 kv-pack convert --shift -1 a.tns
+    assert_output --partial 'out of range'
+}
+
+@test "page: shared beginnings, copies on write, reference counts" {
+    cache a.tns 1,2,3,4,5,6,7,8,9,10,20,21
+    cache b.tns 1,2,3,4,5,6,7,8,9,10,30,31
+    cache c.tns 1,2,3,4,5,6,7,8,9,10,40
+    cat a.tns b.tns c.tns | kv-pack page -b 4 --cow --report r.json -o pool.tns
+    grep -q '"blocks":5.*"copies":2' r.json
+    kv-pack convert pool.tns | cmp - <(cat a.tns b.tns c.tns)
+    cat a.tns b.tns c.tns | kv-pack page -b 4 --report r.json -o pool.tns
+    grep -q '"blocks":9.*"copies":0' r.json
+}
+
+@test "share: equal names once, saving and seed told, contents compared" {
+    cache a.tns 32
+    cache b.tns 1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,17,18,90
+    for h in vllm-sha256 vllm-cbor sglang; do
+        cat a.tns b.tns | kv-pack share --hash $h -b 4 --verify --report r.json -o pool.tns
+        grep -q '"hits":4' r.json
+        kv-pack convert pool.tns | cmp - <(cat a.tns b.tns)
+    done
+    grep -q '"hash_seed"' r.json
+    cache c.tns 32 1
+    run -3 bash -c 'set -o pipefail; cat a.tns c.tns | kv-pack share -b 4 --verify | wc -c'
+    assert_output --partial 'weights differs'
+}
+
+@test "hash: published names, events, images" {
+    run -0 sh -c 'seq 1 32 | kv-pack hash --hash vllm-cbor --hash-seed 0'
+    assert_line --index 1 --regexp '3236607068019569386 +202da172482d928bbc42ab25b0151e2b895f13f41002e27b2ceabcfae6d332ea'
+    run -0 sh -c 'seq 1 8 | kv-pack hash --hash sglang -b 4'
+    assert_line --index 1 --partial '-3488128144981237669'
+    run -0 sh -c 'seq 1 16 | kv-pack hash --hash vllm-cbor --hash-seed 0 --item img0:3:4'
+    assert_line --index 1 --partial fe8173b41fe14937d9658320000b3fb327e56dd8193aa1910156d40bb3f5e395
+    run -0 sh -c 'seq 1 16 | kv-pack hash --json'
+    assert_line --index 1 --partial '"seed":"vllm-none-hash"'
+    run -3 sh -c 'echo 1 2 -3 | kv-pack hash'
+    run -3 sh -c 'echo 99999999999 | kv-pack hash'
+    run -2 sh -c 'seq 1 16 | kv-pack hash --hash vllm-xxhash'
+}
+
+@test "stat: why a cache misses" {
+    cache a.tns 32
+    cache b.tns 1,2,3,4,5,6,90,8,9,10,11,12,13,14,15,16
+    run -1 kv-pack stat --why-miss a.tns b.tns
+    assert_line --index 0 'token 6 is the first that differs'
+    assert_line --index 1 --partial 'shorter than one block'
+    run -0 kv-pack stat --why-miss -b 4 a.tns b.tns
+    cache c.tns 32 1
+    run -1 kv-pack stat --why-miss a.tns c.tns
+    assert_line --index 2 "identity: weights differs: 'w0' and 'w1'"
+    run -0 kv-pack stat --shared -b 4 a.tns b.tns c.tns
+    assert_line --index 1 --regexp '^ *6 +1 +32 +16 +same'
+}
+
+@test "unpack refuses what is another model's" {
+    cache a.tns 8
+    run -1 kv-pack unpack --to raw --weights other a.tns -o x
+    assert_output --partial "weights differs"
+    only_files a.tns
+    kv-pack unpack --to raw --weights other -f a.tns -o x
+}
+
+@test "chunks of LMCache, pages of HiCache, buckets of Mooncake: out and in" {
+    cache a.tns 40
+    tns-cat -s 'kv.tokens' a.tns | kv-pack stat - >/dev/null || true
+    kv-pack convert --tokens 0-32 a.tns -o w.tns
+    seq 1 40 >ids
+    kv-pack unpack --to lmcache:chunk=16 --model org/m -f a.tns -o lm 2>err
+    grep -q 'last 8 tokens fill no chunk' err
+    [ "$(find lm -name '*.data' | wc -l)" = 2 ]
+    find lm -name 'org-m@1@0@*@half.data' | grep -q .
+    kv-pack pack --from lmcache:heads=2,chunk=16,dtype=half --model org/m --tokens ids lm | tns-diff - w.tns
+    kv-pack unpack --to hicache:chunk=16 a.tns -o hi
+    kv-pack pack --from hicache:chunk=16,layers=2,heads=2,dim=16,dtype=f16 --model m --tokens ids hi | tns-diff - w.tns
+    kv-pack unpack --to hicache:chunk=8,layout=sglang-page a.tns -o hp
+    kv-pack pack --from hicache:chunk=8,layers=2,heads=2,dim=16,dtype=f16,layout=sglang-page --model m --tokens ids hp |
+        tns-diff - a.tns
+    kv-pack unpack --to mooncake:chunk=16 a.tns -o mc
+    kv-pack pack --from mooncake:layers=2,heads=2,dim=16,dtype=f16 --tokens ids mc/0.bucket | tns-diff - w.tns
+    rm mc/0.meta
+    run -3 kv-pack pack --from mooncake:layers=2,heads=2,dim=16,dtype=f16 mc/0.bucket
+    assert_output --partial orphan
+    truncate -s -1 hi/*.bin
+    run -3 kv-pack pack --from hicache:chunk=16,layers=2,heads=2,dim=16,dtype=f16 --model m --tokens ids hi
+}
+
+@test "past_key_values: out as torch and safetensors, and in" {
+    cache a.tns 12
+    for to in torch safetensors; do
+        kv-pack unpack --to hf:as=$to a.tns -o "c.$to"
+        kv-pack pack --from hf --model m "c.$to" -o b.tns
+        tns-cat -x kv.tokens a.tns | tns-diff - b.tns
+    done
+}
+
+@test "raw dumps of a described layout" {
+    cache a.tns 12
+    kv-pack convert -l vllm -b 4 a.tns -o v.tns
+    kv-pack unpack --to raw v.tns -o dump
+    kv-pack pack --from raw:layout=vllm,layers=2,heads=2,dim=16,dtype=f16,block=4,blocks=3 dump |
+        tns-ls | grep kv. >list
+    [ "$(wc -l <list)" = 4 ]
+    run -3 kv-pack pack --from raw:layout=vllm,layers=2,heads=2,dim=16,dtype=f16,block=4,blocks=4 dump
+    run -3 kv-pack pack --from raw:layout=vllm,layers=1,heads=2,dim=16,dtype=f16,block=4,blocks=3 dump
+    run -2 kv-pack pack --from raw:layers=2 dump
+}
+
+@test "tables that lie are refused with the entry" {
+    cache a.tns 12
+    kv-pack page -b 4 a.tns -o pool.tns
+    bad() { # RECORD BYTES-IN-HEX WANT: another payload for a record
+        python3 - "$@" <<'PY'
+import struct, sys, zlib
+d = bytearray(open("pool.tns", "rb").read()); name = sys.argv[1].encode(); new = bytes.fromhex(sys.argv[2])
+at = 0; dig = 0
+while True:
+    h = struct.unpack_from("<8sBBHHHIIHBBIIIQQII", d, at); kind, hlen, nlen, words, plen = h[3], h[6], h[8], h[9], h[14]
+    if kind == 2: break
+    nm = bytes(d[at + 64 + 8 * words: at + 64 + 8 * words + nlen]); pcrc = 0
+    end = at + hlen + ((plen + 8 + 63) & ~63 if plen else 0)
+    if nm == name: d[at + hlen: at + hlen + len(new)] = new; 
+    if plen:
+        pcrc = zlib.crc32(bytes(d[at + hlen: at + hlen + plen])); struct.pack_into("<I", d, end - 8, pcrc)
+    dig = zlib.crc32(struct.pack("<II", h[17], pcrc), dig); at = end
+struct.pack_into("<Q", d, at + 64 + 24, dig); struct.pack_into("<I", d, at + 60, 0)
+struct.pack_into("<I", d, at + 60, zlib.crc32(bytes(d[at: at + 128])))
+open("bad.tns", "wb").write(d)
+PY
+        run -3 kv-pack convert bad.tns
+        assert_output --partial "$3"
+    }
+    bad kv_indices ffffffff 'page 0 is -1'
+    bad kv_indices 63000000 'page 0 is 99'
+    bad kv_last_page_len 00000000 'has 0 of 1 to 4'
+    bad kv_last_page_len 05000000 'has 5 of 1 to 4'
+    bad kv_indptr 01000000 'begins with 1'
+}
