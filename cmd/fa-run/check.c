@@ -209,10 +209,19 @@ static int dump(struct tu_ctx *ctx, const struct fa_segment *s, struct tu_err *e
     return tu_writer_close(w, false, err);
 }
 
-static int check_segment(struct tu_ctx *ctx, const struct tu_mixer *row,
-                         struct tu_attn_opts *o, struct fa_segment *s, struct tu_err *err)
+struct work {
+    struct tu_ctx *ctx;
+    const struct tu_mixer *row;
+    struct tu_attn_opts o;
+};
+
+static int check_segment(void *arg, struct fa_segment *s, struct tu_err *err)
 {
     static const int pass[] = {TU_PASS_FWD, TU_PASS_BWD, TU_PASS_BOTH};
+    struct work *work = arg;
+    struct tu_ctx *ctx = work->ctx;
+    const struct tu_mixer *row = work->row;
+    struct tu_attn_opts *o = &work->o;
     struct tu_mixer_args a = {.opt = o,
                               .in = s->op,
                               .n_in = s->n,
@@ -223,7 +232,8 @@ static int check_segment(struct tu_ctx *ctx, const struct tu_mixer *row,
     struct fa_segment mine = {0}, theirs = {0};
     bool yes = true, wide = !strcmp(opt.ref, "fp64");
     ref.algo = "ref";
-    int code = fa_rope(s, o, err);
+    int code = fa_opts.cast ? fa_segment_cast(s, err) : 0;
+    code = code ? code : fa_rope(s, o, err);
     code = code ? code : fa_outputs(row, &a, false, err);
     code = code      ? code
            : opt.run ? run_command(s, &result_row, &mine, err)
@@ -255,42 +265,15 @@ static int check_segment(struct tu_ctx *ctx, const struct tu_mixer *row,
     return code;
 }
 
-static int check_input(struct tu_ctx *ctx, const char *path, const struct tu_mixer *row,
-                       struct tu_attn_opts *o, struct tu_err *err)
-{
-    struct tu_in *in;
-    struct tu_reader *r;
-    bool got = true;
-    int code = tu_in_open(&in, path, err);
-    if (code ||
-        (code = tu_reader_new(&r, in, 0, fa_parallel() ? NULL : tu_ctx_pool(ctx), err)))
-        return code;
-    while (!code && got) {
-        struct fa_segment s;
-        code = fa_segment_read(&s, r, row, &got, err);
-        if (!code && fa_opts.cast)
-            code = fa_segment_cast(&s, err);
-        if (!code && got)
-            code = check_segment(ctx, row, o, &s, err);
-        fa_segment_release(&s);
-    }
-    if (code)
-        tu_err_prefix(err, "%s", tu_reader_name(r));
-    tu_reader_free(r);
-    return code;
-}
-
 static int run(struct tu_ctx *ctx, int argc, char **argv)
 {
-    const struct tu_mixer *row;
-    struct tu_attn_opts o;
+    struct work w = {.ctx = ctx};
     struct tu_err err = {0};
-    char *standard[] = {(char *)"-"};
-    int code = fa_resolve(ctx, &row, &o, &err);
-    if (!code)
+    int code = fa_resolve(ctx, &w.row, &w.o, &err);
+    if (!code) {
         tu_rows_begin(ctx, columns);
-    for (int i = 0; !code && i < (argc ? argc : 1); i++)
-        code = check_input(ctx, argc ? argv[i] : standard[0], row, &o, &err);
+        code = fa_each_segment(ctx, argc, argv, w.row, check_segment, &w, &err);
+    }
     return code ? tu_error(ctx, &err) : 0;
 }
 

@@ -46,6 +46,12 @@ struct fa_segment {
 int fa_segment_read(struct fa_segment *s, struct tu_reader *r, const struct tu_mixer *row,
                     bool *got, struct tu_err *err);
 void fa_segment_release(struct fa_segment *s);
+/* Every segment of the inputs (none: standard input) through fn; what fn leaves in it is
+ * released. */
+typedef int fa_segment_fn(void *arg, struct fa_segment *s, struct tu_err *err);
+int fa_each_segment(struct tu_ctx *ctx, int paths, char **path,
+                    const struct tu_mixer *row, fa_segment_fn *fn, void *arg,
+                    struct tu_err *err);
 /* Bring q, k and v to f32 where their dtypes differ. */
 int fa_segment_cast(struct fa_segment *s, struct tu_err *err);
 /* --rope on q and k; without shard.offset the last query is where the last key is. */

@@ -204,60 +204,45 @@ static int merge(struct parts *p, struct tu_writer *w, struct tu_err *err)
     return code;
 }
 
-/* All segments of one input. */
-static int run_input(struct tu_ctx *ctx, const char *path, const struct tu_mixer *row,
-                     struct tu_attn_opts *o, struct parts *parts, struct tu_writer *w,
-                     struct tu_err *err)
+struct work {
+    struct tu_ctx *ctx;
+    const struct tu_mixer *row;
+    struct tu_attn_opts o;
+    struct parts parts;
+    struct tu_writer *out; /* NULL with --explain */
+};
+
+static int take_segment(void *arg, struct fa_segment *s, struct tu_err *err)
 {
-    struct tu_in *in;
-    struct tu_reader *r;
-    bool got = true;
-    int code = tu_in_open(&in, path, err);
-    if (code ||
-        (code = tu_reader_new(&r, in, 0, fa_parallel() ? NULL : tu_ctx_pool(ctx), err)))
-        return code;
-    while (!code && got) {
-        struct fa_segment s;
-        code = fa_segment_read(&s, r, row, &got, err);
-        if (!code && got)
-            code = opt.merge ? take_part(parts, &s, err)
-                             : run_segment(ctx, row, o, &s, w, err);
-        fa_segment_release(&s);
-    }
-    if (code)
-        tu_err_prefix(err, "%s", tu_reader_name(r));
-    tu_reader_free(r);
-    return code;
+    struct work *w = arg;
+    return opt.merge ? take_part(&w->parts, s, err)
+                     : run_segment(w->ctx, w->row, &w->o, s, w->out, err);
 }
 
 static int run(struct tu_ctx *ctx, int argc, char **argv)
 {
-    const struct tu_mixer *row;
-    struct tu_attn_opts o;
+    struct work w = {.ctx = ctx};
     struct tu_err err = {0};
-    struct parts parts = {0};
     struct tu_out *out;
-    struct tu_writer *w = NULL;
-    char *standard[] = {(char *)"-"};
-    int code = fa_resolve(ctx, &row, &o, &err);
-    o.partial = opt.partial;
+    int code = fa_resolve(ctx, &w.row, &w.o, &err);
+    w.o.partial = opt.partial;
     if (!code && opt.partial && fa_opts.pass)
         code = tu_fail(&err, TU_EUSAGE, "--partial is of the forward pass");
     if (!code && !opt.explain && !(code = tu_ctx_output(ctx, &out, &err)))
-        code = tu_writer_new(&w, out, &err);
-    for (int i = 0; !code && i < (argc ? argc : 1); i++)
-        code = run_input(ctx, argc ? argv[i] : standard[0], row, &o, &parts, w, &err);
+        code = tu_writer_new(&w.out, out, &err);
+    if (!code)
+        code = fa_each_segment(ctx, argc, argv, w.row, take_segment, &w, &err);
     if (!code && opt.merge)
-        code = parts.n ? merge(&parts, w, &err)
-                       : tu_fail(&err, TU_EFORMAT, "there are no parts to merge");
-    for (size_t i = 0; i < parts.n; i++)
-        fa_segment_release(&parts.seg[i]);
-    tu_free(parts.seg);
-    if (!code && w) {
-        code = tu_writer_close(w, false, &err);
-        w = NULL;
+        code = w.parts.n ? merge(&w.parts, w.out, &err)
+                         : tu_fail(&err, TU_EFORMAT, "there are no parts to merge");
+    for (size_t i = 0; i < w.parts.n; i++)
+        fa_segment_release(&w.parts.seg[i]);
+    tu_free(w.parts.seg);
+    if (!code && w.out) {
+        code = tu_writer_close(w.out, false, &err);
+        w.out = NULL;
     }
-    tu_writer_abort(w);
+    tu_writer_abort(w.out);
     return code ? tu_error(ctx, &err) : 0;
 }
 

@@ -116,6 +116,39 @@ void fa_segment_release(struct fa_segment *s)
     *s = (struct fa_segment){0};
 }
 
+static int each_of(struct tu_ctx *ctx, const char *path, const struct tu_mixer *row,
+                   fa_segment_fn *fn, void *arg, struct tu_err *err)
+{
+    struct tu_in *in;
+    struct tu_reader *r;
+    bool got = true;
+    int code = tu_in_open(&in, path, err);
+    if (code ||
+        (code = tu_reader_new(&r, in, 0, fa_parallel() ? NULL : tu_ctx_pool(ctx), err)))
+        return code;
+    while (!code && got) {
+        struct fa_segment s;
+        code = fa_segment_read(&s, r, row, &got, err);
+        if (!code && got)
+            code = fn(arg, &s, err);
+        fa_segment_release(&s);
+    }
+    if (code)
+        tu_err_prefix(err, "%s", tu_reader_name(r));
+    tu_reader_free(r);
+    return code;
+}
+
+int fa_each_segment(struct tu_ctx *ctx, int paths, char **path,
+                    const struct tu_mixer *row, fa_segment_fn *fn, void *arg,
+                    struct tu_err *err)
+{
+    int code = paths ? 0 : each_of(ctx, "-", row, fn, arg, err);
+    for (int i = 0; !code && i < paths; i++)
+        code = each_of(ctx, path[i], row, fn, arg, err);
+    return code;
+}
+
 int fa_segment_cast(struct fa_segment *s, struct tu_err *err)
 {
     static const char *const name[] = {"q", "k", "v"};

@@ -128,3 +128,18 @@ const char *tui_names_twin(const struct tui_names *x)
     }
     return NULL;
 }
+
+int tui_fail_char(struct tu_err *err, const char *text, size_t n, size_t pos, size_t base,
+                  const char *expected)
+{
+    unsigned long long at = base + pos;
+    if (pos >= n)
+        return tu_fail_at(err, TU_EFORMAT, at, "header ends at byte %llu, expected %s", at,
+                          expected);
+    unsigned char c = (unsigned char)text[pos];
+    if (c < 0x20 || c >= 0x7f)
+        return tu_fail_at(err, TU_EFORMAT, at, "header byte %llu is 0x%02x, expected %s", at, c,
+                          expected);
+    return tu_fail_at(err, TU_EFORMAT, at, "header byte %llu is '%c', expected %s", at, c,
+                      expected);
+}

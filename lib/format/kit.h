@@ -82,4 +82,9 @@ TU_MUST int tui_flat_put(struct tui_flat *f, uint64_t off, const void *p, size_t
 /* The ops of a sink that adds nothing to this. */
 extern const struct tu_sink_ops tui_flat_ops;
 
+/* Byte `pos` of a textual head of n bytes, which begins at byte `base` of its file, is not
+ * what was expected. Returns TU_EFORMAT. */
+int tui_fail_char(struct tu_err *err, const char *text, size_t n, size_t pos, size_t base,
+                  const char *expected);
+
 #endif

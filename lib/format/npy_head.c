@@ -23,16 +23,7 @@ struct scan {
 
 static int fail_here(struct scan *s, const char *expected)
 {
-    unsigned long long at = s->base + s->pos;
-    if (s->pos >= s->n)
-        return tu_fail_at(s->err, TU_EFORMAT, at, "header ends at byte %llu, expected %s", at,
-                          expected);
-    unsigned char c = (unsigned char)s->text[s->pos];
-    if (c < 0x20 || c >= 0x7f)
-        return tu_fail_at(s->err, TU_EFORMAT, at, "header byte %llu is 0x%02x, expected %s", at,
-                          c, expected);
-    return tu_fail_at(s->err, TU_EFORMAT, at, "header byte %llu is '%c', expected %s", at, c,
-                      expected);
+    return tui_fail_char(s->err, s->text, s->n, s->pos, s->base, expected);
 }
 
 static char peek(struct scan *s)

@@ -6,6 +6,7 @@
  * Where it is stricter than the reference library it says so. Not for other JSON: see
  * core/json.h. */
 #include <stdlib.h>
+#include "kit.h"
 #include "st_head.h"
 
 #define PREFIX 8 /* bytes before the header, for offsets in messages */
@@ -31,16 +32,7 @@ struct scan {
 
 static int fail_here(struct scan *s, const char *expected)
 {
-    unsigned long long at = PREFIX + s->pos;
-    if (s->pos >= s->n)
-        return tu_fail_at(s->err, TU_EFORMAT, at, "header ends at byte %llu, expected %s", at,
-                          expected);
-    unsigned char c = (unsigned char)s->text[s->pos];
-    if (c < 0x20 || c >= 0x7f)
-        return tu_fail_at(s->err, TU_EFORMAT, at, "header byte %llu is 0x%02x, expected %s", at,
-                          c, expected);
-    return tu_fail_at(s->err, TU_EFORMAT, at, "header byte %llu is '%c', expected %s", at, c,
-                      expected);
+    return tui_fail_char(s->err, s->text, s->n, s->pos, PREFIX, expected);
 }
 
 static char peek(struct scan *s)
