@@ -8,7 +8,6 @@
 
 extern const struct tu_cmd bench_run, bench_reduce, bench_sim, bench_diagnose,
     bench_compare, bench_squeeze, bench_pairs;
-extern const struct tu_listing bench_listings[];
 /* Names of the collectives, TU_NOBODY-ended choices as text. */
 int bench_collective(const char *name, enum tu_collective *out, struct tu_err *err);
 /* Index of `name` in a NULL-ended list of names, -1 if it is none of them. */

@@ -66,7 +66,6 @@ const struct tu_cmd bench_diagnose = {
     .name = "diagnose",
     .summary = "name the rank or link that traces show to be at fault",
     .usage = usage,
-    .listings = bench_listings,
     .flags = TU_CMD_STDIN | TU_CMD_NO_THREADS | TU_CMD_NO_DEVICE | TU_CMD_NO_PROGRESS |
              TU_CMD_NO_SEED | TU_CMD_NO_FORCE,
     .max = TU_ANY,

@@ -40,7 +40,7 @@ static const char *squeeze_row(size_t i, const char **help)
     return tu_squeeze_rows[i].name;
 }
 
-const struct tu_listing bench_listings[] = {
+static const struct tu_listing bench_listings[] = {
     {"algorithms", "algorithms, COLLECTIVE/NAME", algorithm_row},
     {"transports", "how bytes move", transport_row},
     {"collectives", "collective operations", collective_row},

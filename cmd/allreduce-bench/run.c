@@ -383,7 +383,6 @@ const struct tu_cmd bench_run = {
     .summary = "measure and verify collectives",
     .usage = usage,
     .opts = options,
-    .listings = bench_listings,
     .formats = formats,
     .flags = TU_CMD_NO_THREADS | TU_CMD_NO_DEVICE | TU_CMD_NO_PROGRESS | TU_CMD_NO_FORCE,
     .run = run,

@@ -124,7 +124,6 @@ const struct tu_cmd bench_squeeze = {
     .summary = "all-reduce compressed vectors and report the error",
     .usage = usage,
     .opts = options,
-    .listings = bench_listings,
     .flags = TU_CMD_NO_THREADS | TU_CMD_NO_DEVICE | TU_CMD_NO_PROGRESS | TU_CMD_NO_FORCE,
     .run = run,
 };
