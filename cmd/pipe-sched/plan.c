@@ -4,23 +4,19 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
-#include <tensorutils/sched/plan.h>
-#include "pipe-sched/pipe.h"
+#include <tensorutils/sched/split.h>
+#include "pipe-sched/cluster.h"
 
 static struct {
-    const char *config, *gpu, *emit;
-    uint64_t layers, hidden, heads, kv_heads, ffn, vocab, gpus, per_node, batch, seq, top,
-        memory;
+    const char *config, *emit, *overlap;
+    uint64_t layers, hidden, heads, kv_heads, ffn, vocab, batch, seq, top;
     uint64_t max_tp, max_pp, max_cp, max_mb, max_vpp;
-    double network, link, efficiency;
-    bool all, sensitivity, no_sp;
-} opt = {.gpu = "h100",
-         .per_node = 8,
-         .vocab = 51200,
-         .seq = 2048,
-         .top = 10,
-         .network = 50e9,
-         .efficiency = 0.6};
+    uint64_t encoder_layers, encoder_hidden, encoder_tokens;
+    bool all, sensitivity, no_sp, uneven;
+    int offload;
+} opt = {.vocab = 51200, .seq = 2048, .top = 10};
+
+static const char *const offloads[] = {"any", "none", "cpu", "split", "ssd", NULL};
 
 static const struct tu_opt options[] = {
     {0, "config", "FILE", "the model: a Hugging Face config.json", TU_OPT_FILE_IN,
@@ -32,20 +28,6 @@ static const struct tu_opt options[] = {
      NULL, 0},
     {0, "ffn", "N", "width of the MLP; default: 4 hidden", TU_OPT_U64, &opt.ffn, NULL, 0},
     {0, "vocab", "N", "vocabulary; default 51200", TU_OPT_U64, &opt.vocab, NULL, 0},
-    {'n', "gpus", "N", "devices", TU_OPT_U64, &opt.gpus, NULL, 0},
-    {0, "gpu", "NAME", "kind of device; --list=gpus; default h100", TU_OPT_STRING,
-     &opt.gpu, NULL, 0},
-    {0, "per-node", "N", "devices of a node; default 8", TU_OPT_U64, &opt.per_node, NULL,
-     0},
-    {0, "gpu-memory", NULL, "memory of a device, if not the kind's", TU_OPT_SIZE,
-     &opt.memory, NULL, 0},
-    {0, "link", NULL, "one way within a node, if not the kind's", TU_OPT_RATE, &opt.link,
-     NULL, 0},
-    {0, "network", NULL, "one way between nodes, each device; default 50GB/s",
-     TU_OPT_RATE, &opt.network, NULL, 0},
-    {0, "efficiency", "SHARE",
-     "share of the peak that matrix products reach; default 0.6", TU_OPT_DOUBLE,
-     &opt.efficiency, NULL, 0},
     {'b', "batch", "N", "sequences of a step", TU_OPT_U64, &opt.batch, NULL, 0},
     {0, "seq", "N", "tokens of a sequence; default 2048", TU_OPT_U64, &opt.seq, NULL, 0},
     {0, "max-tp", "N", "largest tensor parallelism", TU_OPT_U64, &opt.max_tp, NULL, 0},
@@ -58,6 +40,19 @@ static const struct tu_opt options[] = {
     {0, "no-sequence-parallel", NULL,
      "activations are not split by tensor parallelism too", TU_OPT_FLAG, &opt.no_sp, NULL,
      0},
+    {0, "overlap", "FORM",
+     "how a layer's compute and communication overlap; --list=overlaps", TU_OPT_STRING,
+     &opt.overlap, NULL, 0},
+    {0, "offload", NULL, "optimizer state on the host where the device is too small",
+     TU_OPT_CHOICE, &opt.offload, offloads, 0},
+    {0, "uneven", NULL, "stages may differ in layers: head and encoder count",
+     TU_OPT_FLAG, &opt.uneven, NULL, 0},
+    {0, "encoder-layers", "N", "layers of a vision encoder in front", TU_OPT_U64,
+     &opt.encoder_layers, NULL, 0},
+    {0, "encoder-hidden", "N", "its hidden size", TU_OPT_U64, &opt.encoder_hidden, NULL,
+     0},
+    {0, "encoder-tokens", "N", "its tokens of a sequence", TU_OPT_U64,
+     &opt.encoder_tokens, NULL, 0},
     {0, "top", "N", "rows to show; default 10", TU_OPT_U64, &opt.top, NULL, 0},
     {0, "all", NULL, "the rejected too, each with its reason", TU_OPT_FLAG, &opt.all,
      NULL, 0},
@@ -79,6 +74,7 @@ static const struct tu_column columns[] = {
     {"schedule", "SCHEDULE", TU_COL_TEXT, 17},
     {"recompute", "RECOMPUTE", TU_COL_TEXT, 9},
     {"zero", "ZERO", TU_COL_U64, 4},
+    {"offload", "OFFLOAD", TU_COL_TEXT, 7},
     {"step_s", "STEP S", TU_COL_REAL, 9},
     {"mfu_pct", "MFU %", TU_COL_REAL, 8},
     {"memory_bytes", "MEMORY", TU_COL_BYTES, 9},
@@ -87,10 +83,16 @@ static const struct tu_column columns[] = {
     {"logit_bytes", NULL, TU_COL_U64, 0},
     {"compute_s", NULL, TU_COL_REAL, 0},
     {"tp_s", NULL, TU_COL_REAL, 0},
+    {"ep_s", NULL, TU_COL_REAL, 0},
+    {"cp_s", NULL, TU_COL_REAL, 0},
     {"bubble_s", "BUBBLE S", TU_COL_REAL, 9},
     {"pp_s", NULL, TU_COL_REAL, 0},
     {"dp_s", "DP S", TU_COL_REAL, 9},
+    {"update_s", NULL, TU_COL_REAL, 0},
+    {"sent_bytes", "SENT", TU_COL_BYTES, 9},
     {"tp_sent_bytes", NULL, TU_COL_U64, 0},
+    {"ep_sent_bytes", NULL, TU_COL_U64, 0},
+    {"cp_sent_bytes", NULL, TU_COL_U64, 0},
     {"pp_sent_bytes", NULL, TU_COL_U64, 0},
     {"dp_sent_bytes", NULL, TU_COL_U64, 0},
     {"why_not", "NOTE", TU_COL_NAME, 1},
@@ -101,6 +103,7 @@ static void row(struct tu_ctx *ctx, const struct tu_train_row *r)
 {
     static const char *const recompute[] = {"none", "selective", "full"};
     bool none = r->why_not && !(r->memory_bytes > 0);
+    double sent = r->tp_bytes + r->ep_bytes + r->cp_bytes + r->pp_bytes + r->dp_bytes;
     tu_row(ctx, (const struct tu_cell[]){
                     {.u = r->at.tp},
                     {.u = r->at.pp},
@@ -112,6 +115,7 @@ static void row(struct tu_ctx *ctx, const struct tu_train_row *r)
                     {.s = r->at.schedule},
                     {.s = recompute[r->at.recompute]},
                     {.u = r->at.zero},
+                    {.s = tu_offload_names[r->at.offload]},
                     {.none = none, .f = r->step_s},
                     {.none = none, .f = 100 * r->mfu},
                     {.none = none, .u = (uint64_t)r->memory_bytes},
@@ -120,10 +124,16 @@ static void row(struct tu_ctx *ctx, const struct tu_train_row *r)
                     {.none = none, .u = (uint64_t)r->logit_bytes},
                     {.none = none, .f = r->compute_s},
                     {.none = none, .f = r->tp_s},
+                    {.none = none, .f = r->ep_s},
+                    {.none = none, .f = r->cp_s},
                     {.none = none, .f = r->bubble_s},
                     {.none = none, .f = r->pp_s},
                     {.none = none, .f = r->dp_s},
+                    {.none = none, .f = r->update_s},
+                    {.none = none, .u = (uint64_t)sent},
                     {.none = none, .u = (uint64_t)r->tp_bytes},
+                    {.none = none, .u = (uint64_t)r->ep_bytes},
+                    {.none = none, .u = (uint64_t)r->cp_bytes},
                     {.none = none, .u = (uint64_t)r->pp_bytes},
                     {.none = none, .u = (uint64_t)r->dp_bytes},
                     {.s = r->why_not ? r->why_not : ""},
@@ -152,19 +162,6 @@ static int model(struct tu_model *m, struct tu_err *err)
         rc = tu_model_from_hf(m, text.data ? text.data : "", text.n, err);
     tu_buf_release(&text);
     return rc;
-}
-
-static int cluster(struct tu_cluster *c, struct tu_err *err)
-{
-    const struct tu_gpu *g = tu_gpu_find(opt.gpu);
-    if (!g)
-        return tu_fail(err, TU_EUSAGE,
-                       "no device is called '%.20s'; --list=gpus names them", opt.gpu);
-    *c = (struct tu_cluster){opt.gpus,      opt.per_node,
-                             g->flops,      opt.link > 0 ? opt.link : g->link_bs,
-                             opt.network,   opt.memory ? opt.memory : g->memory,
-                             opt.efficiency};
-    return 0;
 }
 
 /* The best step when one thing of the cluster is a tenth better. */
@@ -202,6 +199,39 @@ static int sensitivity(struct tu_ctx *ctx, const struct tu_train_query *q, doubl
     return 0;
 }
 
+/* What the stages of the best layout hold, where they differ, in Megatron's letters; v a
+ * layer of the vision encoder. */
+static int stages(struct tu_ctx *ctx, const struct tu_train_query *q,
+                  const struct tu_layout_choice *at, struct tu_err *err)
+{
+    struct tu_train_stage *stage;
+    struct tu_buf text = {0};
+    size_t n;
+    int rc = tu_train_stages(&stage, &n, q, at, err);
+    for (size_t k = 0; !rc && k < n; k++) {
+        const struct tu_train_stage *s = &stage[k];
+        rc = tu_buf_text(&text, k ? "|" : "", err);
+        if (!rc && s->encoder)
+            rc = tu_buf_printf(&text, err, "v*%u", s->encoder);
+        if (!rc && s->embedding)
+            rc = tu_buf_text(&text, "E", err);
+        if (!rc && s->layers)
+            rc = tu_buf_printf(&text, err, "t*%u", s->layers);
+        if (!rc && s->head)
+            rc = tu_buf_text(&text, "L", err);
+    }
+    struct tu_jw *w = rc ? NULL : tu_line_begin(ctx);
+    if (w) {
+        tu_jw_str(w, "stages", text.data);
+        tu_line_end(ctx);
+    }
+    if (!rc)
+        tu_print(ctx, "stages of the first: %s\n", text.data);
+    tu_buf_release(&text);
+    tu_free(stage);
+    return rc;
+}
+
 static int report(struct tu_ctx *ctx, const struct tu_train_query *q,
                   const struct tu_train_plan *p, struct tu_err *err)
 {
@@ -226,7 +256,9 @@ static int report(struct tu_ctx *ctx, const struct tu_train_query *q,
         if (k < opt.top || (k >= p->legal && opt.all))
             row(ctx, &p->row[k]);
     tu_rows_end(ctx);
-    if (opt.sensitivity && p->legal)
+    if (p->legal && p->row[0].at.pp > 1 && (q->uneven || q->encoder))
+        rc = stages(ctx, q, &p->row[0].at, err);
+    if (!rc && opt.sensitivity && p->legal)
         rc = sensitivity(ctx, q, p->row[0].step_s, err);
     return rc;
 }
@@ -246,16 +278,24 @@ static int run(struct tu_ctx *ctx, int argc, char **argv)
                                .max_mb = (uint32_t)tu_min(opt.max_mb, 4096),
                                .max_vpp = (uint32_t)tu_min(opt.max_vpp, 64)};
     struct tu_train_plan p;
+    struct tu_encoder e = {opt.encoder_layers, opt.encoder_hidden, opt.encoder_tokens};
     (void)argc;
     (void)argv;
-    if ((!opt.config && (!opt.layers || !opt.hidden || !opt.heads)) || !opt.gpus ||
-        !opt.batch)
-        return tu_usage(ctx,
-                        "plan: --config or --layers --hidden --heads, --gpus and --batch "
-                        "are needed");
+    if ((!opt.config && (!opt.layers || !opt.hidden || !opt.heads)) || !opt.batch)
+        return tu_usage(ctx, "plan: --config or --layers --hidden --heads, and --batch "
+                             "are needed");
+    if (e.layers && (!e.hidden || !e.tokens || e.layers > 4096))
+        return tu_usage(ctx, "plan: an encoder needs --encoder-layers (at most 4096), "
+                             "--encoder-hidden and --encoder-tokens");
+    if (opt.overlap && !(q.overlap = tu_overlap_find(opt.overlap)))
+        return tu_usage(ctx, "no overlap form is called '%s'; --list=overlaps names them",
+                        opt.overlap);
+    q.encoder = e.layers ? &e : NULL;
+    q.uneven = opt.uneven || e.layers;
+    q.offloads = opt.offload ? 1u << (opt.offload - 1) : ~0u;
     int rc = model(&m, &err);
     if (!rc)
-        rc = cluster(&q.cluster, &err);
+        rc = pipe_cluster(&q.cluster, &err);
     if (!rc)
         rc = tu_train_make(&p, &q, &err);
     if (rc)
@@ -272,17 +312,32 @@ static const char *gpu_row(size_t i, const char **help)
     return tu_gpus[i].name;
 }
 
+static const char *link_row(size_t i, const char **help)
+{
+    *help = tu_links[i].help;
+    return tu_links[i].name;
+}
+
+static const char *overlap_row(size_t i, const char **help)
+{
+    *help = tu_overlaps[i] ? tu_overlaps[i]->help : NULL;
+    return tu_overlaps[i] ? tu_overlaps[i]->name : NULL;
+}
+
 static const struct tu_listing listings[] = {
     {"gpus", "kinds of device that are known", gpu_row},
+    {"links", "links that are known", link_row},
+    {"overlaps", "forms in which compute and communication overlap", overlap_row},
     {0},
 };
-static const char *const usage[] = {"--gpus n --batch n [option ...]", NULL};
+static const char *const usage[] = {"--batch n [option ...]", NULL};
 
 const struct tu_cmd pipe_plan = {
     .name = "plan",
     .summary = "lay a training run out over a cluster",
     .usage = usage,
     .opts = options,
+    .shared = cluster_options,
     .listings = listings,
     .flags = TU_CMD_NO_FORCE | TU_CMD_NO_THREADS | TU_CMD_NO_PROGRESS | TU_CMD_NO_SEED |
              TU_CMD_NO_DEVICE,

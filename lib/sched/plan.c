@@ -1,55 +1,29 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* plan.c: price of a layout, and the search over all of them.
  *
- * Time of a step = (compute + exposed tensor parallelism) of all micro-batches + bubble +
- * what is left of data parallelism. The bubble of the best rows is that of the simulated
- * schedule; before that, for ranking, the formula of its family. Memory is that of the
- * most loaded stage: embedding or head, its layers, activations of the micro-batches in
- * flight. */
+ * Time of a step = compute of the busiest rank + what its communication leaves exposed +
+ * bubble + gradients + update. The bubble of the best rows is that of the simulated
+ * schedule, stage by stage; before that, for ranking, the formula of its family. Memory is
+ * that of the fullest rank. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include "sched/plan_stage.h"
 #include "tensorutils/sched.h"
-#include "tensorutils/sched/plan.h"
 
 #define SIMULATED 48        /* best rows whose bubble is simulated */
 #define SIM_OPS_MAX 200000u /* and no larger schedules than this */
+#define MEMORY_SHARE 0.94   /* of a device: the rest is the runtime's */
 
-/* Families that a plan chooses from: bubble in (F, I, W) times (p-1)/v, activations in
- * flight. */
-static const struct family {
-    const char *name;
-    bool chunked, vee;
-    double f, i, w;
-} families[] = {
-    {"1f1b", false, false, 1, 1, 1},
-    {"interleaved-1f1b", true, false, 1, 1, 1},
-    {"zb-h1", false, false, 1, 1, -1},
-    {"zb-v", false, true, 0.1, 0.1, -0.1},
-};
-
-static const struct family *family_of(const char *name)
-{
-    for (size_t k = 0; k < sizeof families / sizeof *families; k++)
-        if (!strcmp(families[k].name, name))
-            return &families[k];
-    return &families[0];
-}
-
-static double in_flight(const struct family *f, double p, double v, double m)
-{
-    if (p <= 1)
-        return 1;
-    double most = f->chunked ? p * (1 + (p - 1) / (p * v)) : p;
-    return most < m ? most : m;
-}
+static const char too_full[] = "memory: more than 94 % of the device";
 
 static const char *illegal(const struct tu_train_query *q,
                            const struct tu_layout_choice *a)
 {
     const struct tu_model *m = q->model;
-    const struct family *f = family_of(a->schedule);
+    const struct tui_family *f = tui_family_of(a->schedule);
     uint64_t n = (uint64_t)a->tp * a->pp * a->dp * a->cp;
+    uint64_t stages = (uint64_t)a->pp * tui_chunks(a);
     if (n != q->cluster.gpus)
         return "tp·pp·dp·cp is not the number of devices";
     if (q->batch % ((uint64_t)a->mb * a->dp))
@@ -58,21 +32,22 @@ static const char *illegal(const struct tu_train_query *q,
         return "heads do not divide by tp";
     if (a->tp > q->cluster.per_node)
         return "tp spans nodes";
-    uint32_t v = f->vee ? 2 : a->vpp;
     if (!f->chunked && a->vpp != 1)
         return "this schedule has no chunks to choose";
     if (f->chunked && (a->vpp < 2 || a->pp < 2))
         return "interleaving needs two chunks and two stages";
     if (f->vee && a->pp < 2)
         return "a V needs two stages";
-    if (m->layers % ((uint64_t)a->pp * v))
-        return "layers do not divide by stages";
+    if (q->uneven ? m->layers < stages : m->layers % stages)
+        return q->uneven ? "fewer layers than stages" : "layers do not divide by stages";
     if (f->chunked && (q->batch / a->mb / a->dp) % a->pp)
         return "interleaving needs micro-batches in multiples of pp";
     if (q->seq % (2 * (uint64_t)a->cp) && a->cp > 1)
         return "the sequence does not divide by 2 cp";
     if (a->ep > 1 && (!m->experts || m->experts % a->ep || a->dp % a->ep))
         return "experts or dp do not divide by ep";
+    if (q->overlap && q->overlap->experts && !m->experts)
+        return "this overlap form needs experts";
     if (a->zero && a->dp < 2)
         return "ZeRO needs dp";
     if (a->zero > 1 && a->pp > 1)
@@ -80,159 +55,219 @@ static const char *illegal(const struct tu_train_query *q,
     return NULL;
 }
 
-static double state_bytes(const struct tu_layout_choice *a)
-{
-    double d = a->dp, optimizer = a->offload ? 0 : 12;
-    switch (a->zero) {
-    case 0: return 6 + optimizer;
-    case 1: return 6 + optimizer / d;
-    case 2: return 2 + (4 + optimizer) / d;
-    default: return (6 + optimizer) / d;
-    }
-}
-
-static void memory(struct tu_train_row *r, const struct tu_train_query *q)
-{
-    const struct tu_model *m = q->model;
-    const struct tu_layout_choice *a = &r->at;
-    const struct family *f = family_of(a->schedule);
-    double p = a->pp, t = a->tp, layers = (double)m->layers / p;
-    double embed = (double)m->vocab * (double)m->hidden;
-    double dense = tu_train_layer_params(m), experts = 0;
-    if (m->experts) {
-        struct tu_model none = *m;
-        none.experts =
-            1; /* one expert and its router row: the difference is the experts' */
-        experts = (dense - tu_train_layer_params(&none)) * (double)m->experts /
-                  (double)(m->experts - 1 ? m->experts - 1 : 1);
-        dense -= experts;
-    }
-    /* The first stage has the embedding, the last the head; a V and one stage have both.
-     */
-    bool both = a->pp == 1 || f->vee;
-    double most = layers * (dense + experts / a->ep) + embed * (both && !m->tied ? 2 : 1);
-    r->state_bytes = most / t * state_bytes(a);
-    double v = f->chunked ? a->vpp : 1;
-    r->activation_bytes = in_flight(f, p, v, (double)r->microbatches) * layers *
-                          tu_train_layer_bytes(m, (double)q->seq / a->cp, a->mb, t,
-                                               q->sequence_parallel, a->recompute);
-    if (a->recompute == TU_RECOMPUTE_FULL) /* one layer at a time is whole again */
-        r->activation_bytes += tu_train_layer_bytes(
-            m, (double)q->seq / a->cp, a->mb, t, q->sequence_parallel, TU_RECOMPUTE_NONE);
-    if (both)
-        r->logit_bytes = 4 * (double)q->seq / a->cp * a->mb / t *
-                         ((double)m->hidden + (double)m->vocab);
-    r->memory_bytes = r->state_bytes + r->activation_bytes + r->logit_bytes;
-}
-
-/* Times of one stage and micro-batch: forward, input and weight gradient, seconds. */
-struct stage_times {
-    double f, i, w, tp;
+/* Everything a price is made of. */
+struct price {
+    const struct tu_train_query *q;
+    struct tu_train_row *r;
+    struct tu_train_stage *stage;
+    size_t stages;
+    struct tui_stage_time *time;  /* [stages] */
+    struct tui_stage_time rank;   /* of the busiest rank, all its stages */
+    double params;                /* of the rank with most, one device */
+    uint32_t layers;              /* of that rank */
 };
 
-static struct stage_times stage_of(const struct tu_train_query *q,
-                                   const struct tu_layout_choice *a)
+static void busiest(struct price *p)
 {
-    const struct tu_model *m = q->model;
-    double tokens = (double)q->seq / a->cp * a->mb, h = (double)m->hidden;
-    double whole = tu_train_step_flops(m, a->mb, (double)q->seq, false) / 3;
-    double rate = q->cluster.flops * q->cluster.efficiency;
-    double f = whole / a->cp / a->tp / a->pp / rate;
-    double qdim = (double)(m->heads * m->head_dim);
-    double att =
-        4 * (double)q->seq * qdim * tokens * (double)m->layers / a->tp / a->pp / rate;
-    struct stage_times s = {.f = f, .i = f + att, .w = f - att};
-    if (a->recompute == TU_RECOMPUTE_FULL)
-        s.i += f;
-    else if (a->recompute == TU_RECOMPUTE_SELECTIVE)
-        s.i += att;
-    double bytes = 8 * tokens * h * (a->tp - 1) / a->tp * 2; /* bf16, of a layer */
-    s.tp = bytes * (double)m->layers / a->pp / q->cluster.link_bs;
-    return s;
+    const struct tu_layout_choice *a = &p->r->at;
+    double most = -1;
+    for (uint32_t rank = 0; rank < a->pp; rank++) {
+        struct tui_stage_time s = {0};
+        double params = 0, experts;
+        uint32_t layers = 0;
+        for (size_t k = 0; k < p->stages; k++) {
+            const struct tui_stage_time *t = &p->time[k];
+            if (tui_rank_of(a, k) != rank)
+                continue;
+            s = (struct tui_stage_time){s.f + t->f,   s.i + t->i,   s.w + t->w,
+                                        s.tp + t->tp, s.ep + t->ep, s.cp + t->cp};
+            params += tui_stage_params(p->q, a, &p->stage[k], &experts);
+            params += experts;
+            layers += p->stage[k].layers + p->stage[k].encoder;
+        }
+        if (s.f + s.i + s.w > most) {
+            most = s.f + s.i + s.w;
+            p->rank = s;
+        }
+        if (params > p->params) {
+            p->params = params;
+            p->layers = layers ? layers : 1;
+        }
+    }
 }
 
-static void traffic(struct tu_train_row *r, const struct tu_train_query *q,
-                    const struct stage_times *s)
+/* Seconds of an activation between two stages. */
+static double hop(const struct tu_train_query *q, const struct tu_layout_choice *a)
 {
+    double tokens = (double)q->seq / a->cp * a->mb;
+    return 2 * tokens * (double)q->model->hidden / a->tp / q->cluster.network_bs;
+}
+
+static void traffic(struct price *p, const struct tui_times *t)
+{
+    struct tu_train_row *r = p->r;
+    const struct tu_train_query *q = p->q;
     const struct tu_layout_choice *a = &r->at;
-    const struct tu_model *m = q->model;
-    double mbs = (double)r->microbatches, tokens = (double)q->seq / a->cp * a->mb;
-    uint32_t v = family_of(a->schedule)->vee ? 2 : a->vpp;
-    r->tp_bytes = s->tp * q->cluster.link_bs * mbs;
-    r->tp_s = s->tp * mbs;
-    r->pp_bytes = a->pp > 1 ? 2 * 2 * tokens * (double)m->hidden / a->tp * v * mbs : 0;
-    double params = tu_train_params(m) / a->tp / a->pp;
-    r->dp_bytes = 2.0 * (a->dp - 1) / a->dp * params * 4;
+    double mbs = (double)r->microbatches, layers = (double)q->model->layers / a->pp;
+    double bytes = hop(q, a) * q->cluster.network_bs;
+    r->tp_bytes = t->tp_bytes * layers * mbs;
+    r->ep_bytes = t->ep_bytes * layers * mbs;
+    r->cp_bytes = t->cp_bytes * layers * mbs;
+    r->pp_bytes = a->pp > 1 ? 2 * bytes * tui_chunks(a) * mbs : 0;
+    double share = 2.0 * (a->dp - 1) / a->dp;
+    r->dp_bytes = share * p->params * 4;
+    if (a->zero == 3) /* parameters there and back, for each micro-batch */
+        r->dp_bytes += share * p->params * 2 * mbs;
     bool inside = (uint64_t)a->dp * a->tp <= q->cluster.per_node;
     r->dp_s = r->dp_bytes / (inside ? q->cluster.link_bs : q->cluster.network_bs);
     /* One transfer there and back is exposed for each hop of the warm-up and cool-down.
      */
-    double hop = 2 * tokens * (double)m->hidden / a->tp / q->cluster.network_bs;
-    r->pp_s = a->pp > 1 ? 2 * (a->pp - 1) * hop : 0;
+    r->pp_s = a->pp > 1 ? 2 * (a->pp - 1) * hop(q, a) : 0;
 }
 
 static void finish(struct tu_train_row *r, const struct tu_train_query *q)
 {
-    r->step_s = r->compute_s + r->tp_s + r->bubble_s + r->pp_s + r->dp_s;
+    r->step_s = r->compute_s + r->tp_s + r->ep_s + r->cp_s + r->bubble_s + r->pp_s +
+                r->dp_s + r->update_s;
     double peak = (double)q->cluster.gpus * q->cluster.flops * r->step_s;
     double batch = (double)q->batch, seq = (double)q->seq;
     r->mfu = tu_train_step_flops(q->model, batch, seq, false) / peak;
-    r->hfu = r->at.recompute == TU_RECOMPUTE_FULL
-                 ? tu_train_step_flops(q->model, batch, seq, true) / peak
-                 : r->mfu;
+    const struct tu_model *m = q->model;
+    double again = 0; /* what is computed a second time */
+    if (r->at.recompute == TU_RECOMPUTE_FULL)
+        again = tu_train_step_flops(m, batch, seq, true) -
+                tu_train_step_flops(m, batch, seq, false);
+    else if (r->at.recompute == TU_RECOMPUTE_SELECTIVE)
+        again = batch * seq * 4 * seq * (double)(m->heads * m->head_dim * m->layers);
+    r->hfu = r->mfu + again / peak;
 }
 
-void tu_train_price(struct tu_train_row *r, const struct tu_train_query *q,
-                    const struct tu_layout_choice *at)
+static int open_price(struct price *p, struct tu_train_row *r,
+                      const struct tu_train_query *q, struct tu_err *err)
 {
+    struct tui_times t;
+    *p = (struct price){.q = q, .r = r};
+    int rc = tu_train_stages(&p->stage, &p->stages, q, &r->at, err);
+    if (rc)
+        return rc;
+    p->time = tu_alloc(p->stages, sizeof *p->time, err);
+    if (!p->time)
+        return TU_ENOMEM;
+    tui_times_of(&t, q, &r->at);
+    for (size_t k = 0; k < p->stages; k++)
+        p->time[k] = tui_stage_time(&t, q, &r->at, &p->stage[k]);
+    busiest(p);
+    traffic(p, &t);
+    return 0;
+}
+
+static void close_price(struct price *p)
+{
+    tu_free(p->stage);
+    tu_free(p->time);
+}
+
+int tu_train_price(struct tu_train_row *r, const struct tu_train_query *q,
+                   const struct tu_layout_choice *at, struct tu_err *err)
+{
+    struct price p;
     *r = (struct tu_train_row){.at = *at};
     r->why_not = illegal(q, at);
     if (r->why_not)
-        return;
-    const struct family *f = family_of(at->schedule);
-    struct stage_times s = stage_of(q, at);
+        return 0;
+    const struct tui_family *f = tui_family_of(at->schedule);
     r->microbatches = q->batch / at->mb / at->dp;
-    memory(r, q);
-    traffic(r, q, &s);
-    r->compute_s = (double)r->microbatches * (s.f + s.i + s.w);
-    double v = f->chunked ? at->vpp : 1, both = s.tp / 2;
-    r->bubble_s = (at->pp - 1) / v *
-                  fmax(0, f->f * (s.f + both) + f->i * (s.i + both) + f->w * s.w);
-    finish(r, q);
-    if (r->memory_bytes > (double)q->cluster.memory * 0.94)
-        r->why_not = "memory: more than 94 % of the device";
+    int rc = open_price(&p, r, q, err);
+    if (!rc) {
+        double mbs = (double)r->microbatches, v = f->chunked ? at->vpp : 1;
+        const struct tui_stage_time *s = &p.rank;
+        tui_memory_of(r, q, p.stage, p.stages);
+        r->tp_s = s->tp * mbs;
+        r->ep_s = s->ep * mbs;
+        r->cp_s = s->cp * mbs;
+        r->compute_s = mbs * (s->f + s->i + s->w) - r->tp_s - r->ep_s - r->cp_s;
+        r->bubble_s =
+            (at->pp - 1) / v * fmax(0, f->f * s->f + f->i * s->i + f->w * s->w);
+        double mine = at->zero ? p.params / at->dp : p.params;
+        r->update_s = tui_update_estimate(at->offload, &q->cluster, mine, p.layers,
+                                          s->i + s->w);
+        finish(r, q);
+        if (r->memory_bytes > (double)q->cluster.memory * MEMORY_SHARE)
+            r->why_not = too_full;
+    }
+    close_price(&p);
+    return rc;
 }
 
-/* The schedule itself, in nanoseconds, in place of the formula. */
-static int simulate(struct tu_train_row *r, const struct tu_train_query *q,
-                    struct tu_err *err)
+/* The makespan of the schedule in seconds, each stage with its own time; 0 when it cannot
+ * be made. */
+static int makespan(double *seconds, double *ideal, const struct price *p,
+                    double transfer, struct tu_err *err)
 {
-    const struct family *f = family_of(r->at.schedule);
-    struct stage_times s = stage_of(q, &r->at);
-    uint32_t v = f->vee ? 2 : r->at.vpp;
+    const struct tu_layout_choice *a = &p->r->at;
     struct tu_cost c;
     struct tu_sched *sched = NULL;
     struct tu_sim sim = {0};
-    size_t faults = 1;
-    if (r->at.pp < 2 || r->microbatches > TU_SCHED_MAX ||
-        (uint64_t)r->at.pp * v * r->microbatches * 3 > SIM_OPS_MAX)
-        return 0;
+    size_t faults = 0, n = p->stages;
+    *seconds = 0;
     tu_cost_init(&c);
-    c.time[TU_OP_F] = llround((s.f + s.tp / 2) * 1e9 / v);
-    c.time[TU_OP_I] = llround((s.i + s.tp / 2) * 1e9 / v);
-    c.time[TU_OP_W] = llround(s.w * 1e9 / v);
-    struct tu_sched_params p = {
-        .p = r->at.pp, .m = (uint32_t)r->microbatches, .v = v, .cost = &c};
-    int rc = tu_schedule_make(&sched, tu_schedule_find(r->at.schedule), &p, err);
+    c.transfer[0] = c.transfer[1] = llround(transfer * 1e9);
+    c.stages = (uint32_t)n;
+    c.stage_time = tu_alloc((TU_OP_W + 1) * n, sizeof *c.stage_time, err);
+    if (!c.stage_time)
+        return TU_ENOMEM;
+    for (size_t k = 0; k < n; k++) {
+        c.stage_time[TU_OP_F * n + k] = llround(p->time[k].f * 1e9);
+        c.stage_time[TU_OP_I * n + k] = llround(p->time[k].i * 1e9);
+        c.stage_time[TU_OP_W * n + k] = llround(p->time[k].w * 1e9);
+        c.stage_time[TU_OP_B * n + k] = -1;
+    }
+    struct tu_sched_params q = {.p = a->pp,
+                                .m = (uint32_t)p->r->microbatches,
+                                .v = tui_chunks(a),
+                                .cost = &c};
+    int rc = tu_schedule_make(&sched, tu_schedule_find(a->schedule), &q, err);
     if (!rc)
         rc = tu_sim_run(&sim, sched, &c, NULL, &faults, err);
     if (!rc && !faults) {
-        r->bubble_s = (double)(sim.makespan - sim.ideal) * 1e-9;
-        finish(r, q);
+        *seconds = (double)sim.makespan * 1e-9;
+        *ideal = (double)sim.ideal * 1e-9;
     }
     tu_sim_release(&sim);
     tu_sched_free(sched);
+    tu_cost_release(&c);
     return rc == TU_EUSAGE ? 0 : rc;
+}
+
+/* Bubble and transfers of the schedule itself, and the update's own simulation, in place
+ * of the formulas. */
+static int simulate(struct tu_train_row *r, const struct tu_train_query *q,
+                    struct tu_err *err)
+{
+    struct price p;
+    double still, moving, ideal;
+    bool small = r->microbatches <= TU_SCHED_MAX &&
+                 (uint64_t)r->at.pp * tui_chunks(&r->at) * r->microbatches * 3 <=
+                     SIM_OPS_MAX;
+    int rc = open_price(&p, r, q, err);
+    if (!rc && r->at.pp > 1 && small) {
+        rc = makespan(&still, &ideal, &p, 0, err);
+        if (!rc && still > 0)
+            rc = makespan(&moving, &ideal, &p, hop(q, &r->at), err);
+        if (!rc && still > 0 && moving > 0) {
+            r->bubble_s = fmax(still - ideal, 0);
+            r->pp_s = moving - still;
+            r->simulated = true;
+        }
+    }
+    if (!rc)
+        rc = tu_update_run(&r->update_s, r->at.offload, &q->cluster,
+                           r->at.zero ? p.params / r->at.dp : p.params, p.layers,
+                           p.rank.i + p.rank.w, err);
+    if (!rc)
+        finish(r, q);
+    close_price(&p);
+    return rc;
 }
 
 static int by_time(const void *a, const void *b)
@@ -253,16 +288,37 @@ struct search {
     size_t cap;
 };
 
-static int add(struct search *s, const struct tu_layout_choice *at, struct tu_err *err)
+static int add(struct search *s, const struct tu_layout_choice *at, bool *full,
+               struct tu_err *err)
 {
     struct tu_train_row r;
     s->out->considered++;
-    tu_train_price(&r, s->q, at);
-    if (r.why_not && !s->q->all)
-        return 0;
-    int rc = TU_GROW(&s->out->row, &s->cap, s->out->n, err);
+    int rc = tu_train_price(&r, s->q, at, err);
+    *full = !rc && r.why_not == too_full;
+    if (rc || (r.why_not && !s->q->all))
+        return rc;
+    rc = TU_GROW(&s->out->row, &s->cap, s->out->n, err);
     if (!rc)
         s->out->row[s->out->n++] = r;
+    return rc;
+}
+
+/* State goes to the host only where the device is too small for it. */
+static int with_offload(struct search *s, struct tu_layout_choice *at, struct tu_err *err)
+{
+    bool full, still;
+    at->offload = TU_OFFLOAD_NONE;
+    int rc = 0;
+    if (!s->q->offloads || s->q->offloads & 1u << TU_OFFLOAD_NONE)
+        rc = add(s, at, &full, err);
+    else
+        full = true;
+    for (int k = TU_OFFLOAD_CPU; k < TU_OFFLOADS && full && !rc; k++) {
+        at->offload = (enum tu_offload)k;
+        if (s->q->offloads & 1u << k)
+            rc = add(s, at, &still, err);
+    }
+    at->offload = TU_OFFLOAD_NONE;
     return rc;
 }
 
@@ -271,16 +327,16 @@ static int variants(struct search *s, struct tu_layout_choice *at, struct tu_err
 {
     uint32_t max_vpp = s->q->max_vpp ? s->q->max_vpp : 8;
     int rc = 0;
-    for (size_t k = 0; k < sizeof families / sizeof *families && !rc; k++) {
-        if (at->pp == 1 && k)
+    for (const struct tui_family *f = tui_families; f->name && !rc; f++) {
+        if (at->pp == 1 && f != tui_families)
             continue;
-        at->schedule = families[k].name;
-        for (at->vpp = families[k].chunked ? 2 : 1;
-             at->vpp <= (families[k].chunked ? max_vpp : 1) && !rc; at->vpp++)
+        at->schedule = f->name;
+        for (at->vpp = f->chunked ? 2 : 1; at->vpp <= (f->chunked ? max_vpp : 1) && !rc;
+             at->vpp++)
             for (int rec = TU_RECOMPUTE_NONE; rec <= TU_RECOMPUTE_FULL && !rc; rec++)
                 for (at->zero = 0; at->zero <= 3 && !rc; at->zero++) {
                     at->recompute = (enum tu_recompute)rec;
-                    rc = add(s, at, err);
+                    rc = with_offload(s, at, err);
                 }
     }
     return rc;
@@ -323,7 +379,13 @@ int tu_train_make(struct tu_train_plan *out, const struct tu_train_query *q,
         return tu_fail(
             err, TU_EUSAGE,
             "plan: layers, hidden, heads, batch, sequence and devices must be given");
-    int rc = q->only ? add(&s, q->only, err) : degrees(&s, err);
+    const struct tu_cluster *c = &q->cluster;
+    if (q->offloads & ~1u && !(c->host_bs > 0 && c->ssd_bs > 0 && c->cpu_update > 0 &&
+                               c->cpu_convert > 0))
+        return tu_fail(err, TU_EUSAGE,
+                       "plan: offloading needs rates of the host, its CPU and its SSD");
+    bool full;
+    int rc = q->only ? add(&s, q->only, &full, err) : degrees(&s, err);
     if (!rc && out->n)
         qsort(out->row, out->n, sizeof *out->row, by_time);
     while (out->legal < out->n && !out->row[out->legal].why_not)

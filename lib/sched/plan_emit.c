@@ -2,7 +2,30 @@
 /* plan_emit.c: a layout in the words of the trainers: flags of Megatron-LM, torchtitan's
  * TOML, DeepSpeed's JSON. */
 #include <string.h>
-#include "tensorutils/sched/plan.h"
+#include "sched/plan_stage.h"
+#include "tensorutils/sched/split.h"
+
+/* Stages that differ in layers, as Megatron's text; a vision encoder has no letter in it. */
+static int layout(struct tu_buf *b, const struct tu_train_query *q,
+                  const struct tu_layout_choice *a, struct tu_err *err)
+{
+    struct tu_train_stage *stage;
+    size_t n;
+    int rc = tu_train_stages(&stage, &n, q, a, err);
+    if (rc)
+        return rc;
+    struct tu_layout_cell *cell = tu_calloc(n, sizeof *cell, err);
+    rc = cell ? tu_buf_text(b, "--pipeline-model-parallel-layout '", err) : TU_ENOMEM;
+    for (size_t k = 0; k < n && !rc; k++)
+        cell[k] = (struct tu_layout_cell){.embedding = stage[k].embedding,
+                                          .layers = stage[k].layers,
+                                          .loss = stage[k].head};
+    if (!rc)
+        rc = tu_layout_write(b, cell, n, err);
+    tu_free(cell);
+    tu_free(stage);
+    return rc ? rc : tu_buf_text(b, "'\n", err);
+}
 
 static int megatron(struct tu_buf *b, const struct tu_train_query *q,
                     const struct tu_train_row *r, struct tu_err *err)
@@ -18,7 +41,9 @@ static int megatron(struct tu_buf *b, const struct tu_train_query *q,
         (unsigned long long)m->layers, (unsigned long long)m->hidden,
         (unsigned long long)m->heads, (unsigned long long)q->seq, a->mb,
         (unsigned long long)q->batch, a->tp, a->pp);
-    if (!rc && a->vpp > 1)
+    if (!rc && q->uneven && a->pp > 1)
+        rc = layout(b, q, a, err);
+    else if (!rc && a->vpp > 1)
         rc = tu_buf_printf(b, err, "--num-layers-per-virtual-pipeline-stage %llu\n",
                            (unsigned long long)(m->layers / a->pp / a->vpp));
     if (!rc && a->cp > 1)
@@ -29,6 +54,8 @@ static int megatron(struct tu_buf *b, const struct tu_train_query *q,
         rc = tu_buf_text(b, "--sequence-parallel\n", err);
     if (!rc && a->zero)
         rc = tu_buf_text(b, "--use-distributed-optimizer\n", err);
+    if (!rc && a->offload)
+        rc = tu_buf_text(b, "--optimizer-cpu-offload\n", err);
     if (!rc && a->recompute == TU_RECOMPUTE_SELECTIVE)
         rc = tu_buf_text(b, "--recompute-granularity selective\n", err);
     if (!rc && a->recompute == TU_RECOMPUTE_FULL)
@@ -44,9 +71,9 @@ static int torchtitan(struct tu_buf *b, const struct tu_train_query *q,
 {
     const struct tu_layout_choice *a = &r->at;
     static const char *const ac[] = {"none", "selective", "full"};
-    const char *schedule = !strcmp(a->schedule, "interleaved-1f1b") ? "Interleaved1F1B"
-                           : !strcmp(a->schedule, "zb-v")           ? "ZBVZeroBubble"
-                                                                    : "1F1B";
+    const char *schedule = tui_family_of(a->schedule)->chunked ? "Interleaved1F1B"
+                           : tui_family_of(a->schedule)->vee   ? "ZBVZeroBubble"
+                                                               : "1F1B";
     return tu_buf_printf(
         b, err,
         "[training]\nlocal_batch_size = %llu\nglobal_batch_size = %llu\nseq_len = "
@@ -78,7 +105,9 @@ static int deepspeed(struct tu_buf *b, const struct tu_train_query *q,
     tu_jw_u64(&w, "stage", a->zero);
     if (a->offload) {
         tu_jw_open(&w, "offload_optimizer", '{');
-        tu_jw_str(&w, "device", "cpu");
+        tu_jw_str(&w, "device", a->offload == TU_OFFLOAD_SSD ? "nvme" : "cpu");
+        if (a->offload == TU_OFFLOAD_SPLIT)
+            tu_jw_real(&w, "ratio", 0.75); /* ZeRO-Offload++: the CPU's share */
         tu_jw_close(&w, '}');
     }
     tu_jw_close(&w, '}');

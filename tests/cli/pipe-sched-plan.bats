@@ -52,3 +52,62 @@ END
     run -1 pipe-sched plan --layers 96 --hidden 12288 --heads 96 --gpus 2 --batch 4
     run -2 pipe-sched plan --layers 96 --hidden 12288 --heads 96 --gpus 2 --batch 4 --gpu none
 }
+
+@test "plan: a cluster file, named links; the command line wins" {
+    printf '# two nodes\ngpu = a100\ngpus = 16\nnetwork = ib-hdr\nlink=300GB/s\n' >cluster
+    args='--layers 24 --hidden 2304 --heads 24 --batch 64 --top 1 --json'
+    # shellcheck disable=SC2086 # words
+    pipe-sched plan $args --cluster cluster >a
+    # shellcheck disable=SC2086
+    pipe-sched plan $args --gpu a100 --gpus 16 --network 25GB/s --link nvlink3 | cmp - a
+    # shellcheck disable=SC2086
+    run -1 cmp -s a <(pipe-sched plan $args --cluster cluster --gpus 8)
+    # shellcheck disable=SC2086
+    run -2 pipe-sched plan $args --gpus 8 --network fast
+    echo 'speed=9' >cluster
+    # shellcheck disable=SC2086
+    run -3 pipe-sched plan $args --cluster cluster
+    assert_output --partial 'line 1'
+}
+
+@test "plan: state goes to the host or the SSD only where the device is too small" {
+    args='--layers 40 --hidden 5120 --heads 40 --gpus 1 --batch 8 --max-mb 1 --json'
+    # shellcheck disable=SC2086 # words
+    run -0 pipe-sched plan $args
+    assert_line --partial '"offload":"cpu"'
+    assert_line --partial '"offload":"ssd"'
+    refute_line --partial '"offload":"none"'
+    # shellcheck disable=SC2086
+    run -1 pipe-sched plan $args --offload none
+    # shellcheck disable=SC2086
+    run -0 pipe-sched plan $args --offload ssd --emit deepspeed
+    assert_output --partial '"device":"nvme"'
+    run -0 pipe-sched plan --layers 24 --hidden 2304 --heads 24 --gpus 8 --batch 64 --json
+    refute_line --partial '"offload":"cpu"'
+}
+
+@test "plan: overlap forms hide communication, and only that" {
+    args='--layers 80 --hidden 8192 --heads 64 --gpus 64 --batch 256 --max-tp 8 --top 1 --json'
+    # shellcheck disable=SC2086 # words
+    step() { pipe-sched plan $args --overlap "$1" | grep -o '"step_s":[0-9.]*' | cut -d: -f2; }
+    for form in nano ladder kraken t3; do
+        awk -v a="$(step $form)" -v b="$(step standard)" 'BEGIN { exit !(a > 0 && a < b) }' ||
+            { echo "$form"; return 1; }
+    done
+    # shellcheck disable=SC2086
+    run -1 pipe-sched plan $args --overlap scmoe
+    # shellcheck disable=SC2086
+    run -2 pipe-sched plan $args --overlap none
+}
+
+@test "plan: a vision encoder and a heavy head make stages uneven" {
+    args='--layers 30 --hidden 4096 --heads 32 --vocab 256000 --gpus 4 --gpu h200 --batch 16 --max-tp 1 --max-mb 1 --max-vpp 1'
+    # shellcheck disable=SC2086 # words
+    run -0 pipe-sched plan $args --encoder-layers 24 --encoder-hidden 1024 --encoder-tokens 576 --offload none
+    assert_line --regexp '^stages of the first: v\*24Et\*[0-9]+\|.*L$'
+    # shellcheck disable=SC2086
+    run -0 pipe-sched plan $args --uneven --offload none --emit megatron
+    assert_output --partial "--pipeline-model-parallel-layout 'Et*"
+    # shellcheck disable=SC2086
+    run -2 pipe-sched plan $args --encoder-layers 24
+}

@@ -21,15 +21,26 @@ struct tu_gpu {
     uint64_t memory;  /* bytes */
     double memory_bs; /* bytes per second */
     double link_bs;   /* to the other devices of a node, one way */
+    double host_bs;   /* to the host, one way */
 };
 TU_API extern const struct tu_gpu tu_gpus[]; /* ends with a row without a name */
 TU_API const struct tu_gpu *tu_gpu_find(const char *name);
+/* A link, one way, for each device. */
+struct tu_link_kind {
+    const char *name, *help, *source;
+    double bs; /* bytes per second */
+};
+TU_API extern const struct tu_link_kind tu_links[]; /* ends with a row without a name */
+TU_API const struct tu_link_kind *tu_link_find(const char *name);
 
 struct tu_cluster {
     uint64_t gpus, per_node;
     double flops, link_bs, network_bs; /* network: one way, for each device */
     uint64_t memory;
     double efficiency; /* share of flops that matrix products reach */
+    /* For optimizer updates; 0: they take no time and nothing is offloaded. */
+    double memory_bs, host_bs, ssd_bs; /* bytes per second, each device's share */
+    double cpu_update, cpu_convert;    /* parameters per second, each device's share */
 };
 
 /* Sizes that follow from the model alone. */
@@ -49,22 +60,51 @@ TU_API double tu_train_layer_bytes(const struct tu_model *m, double seq, double 
                                    double tp, bool sequence_parallel,
                                    enum tu_recompute r);
 
+/* Where the optimizer's state is and who updates it. */
+enum tu_offload {
+    TU_OFFLOAD_NONE,
+    TU_OFFLOAD_CPU,   /* in host memory, updated there */
+    TU_OFFLOAD_SPLIT, /* in host memory, some subgroups updated on the GPU */
+    TU_OFFLOAD_SSD,   /* on an SSD, updated on the CPU layer by layer during backward */
+    TU_OFFLOADS
+};
+TU_API extern const char *const tu_offload_names[]; /* NULL-ended */
+/* Seconds that an update adds to a step, simulated with resources as ranks (schedules
+ * update-split and update-ssd). params and layers of one device; backward_s: of the last
+ * micro-batch, which an SSD update overlaps. */
+TU_API TU_MUST int tu_update_run(double *seconds, enum tu_offload how,
+                                 const struct tu_cluster *c, double params,
+                                 uint32_t layers, double backward_s, struct tu_err *err);
+
 /* One layout. */
 struct tu_layout_choice {
     uint32_t tp, pp, vpp, dp, cp, ep, mb;
     const char *schedule; /* row of tu_schedules */
     enum tu_recompute recompute;
     uint32_t zero; /* stage 0 … 3 */
-    bool offload;  /* optimizer state in host memory */
+    enum tu_offload offload;
 };
 struct tu_train_row {
     struct tu_layout_choice at;
     uint64_t microbatches;
-    double state_bytes, activation_bytes, logit_bytes, memory_bytes;
-    double compute_s, tp_s, bubble_s, pp_s, dp_s, step_s;
-    double tp_bytes, pp_bytes, dp_bytes; /* each device sends in a step */
+    double state_bytes, activation_bytes, logit_bytes, memory_bytes; /* of the fullest */
+    /* Seconds of a step, of the busiest rank: compute; what tensor, expert and context
+     * parallelism leave exposed; idle; transfers; gradients; the optimizer. */
+    double compute_s, tp_s, ep_s, cp_s, bubble_s, pp_s, dp_s, update_s, step_s;
+    double tp_bytes, ep_bytes, cp_bytes, pp_bytes, dp_bytes; /* a device sends in a step */
     double mfu, hfu;
+    bool simulated;      /* bubble and transfers are of the schedule itself */
     const char *why_not; /* NULL: legal and it fits */
+};
+
+/* A vision encoder in front of the model, as a ViT with an MLP of four times its width. */
+struct tu_encoder {
+    uint64_t layers, hidden, tokens; /* tokens of each sequence's images */
+};
+/* What stands on a stage. */
+struct tu_train_stage {
+    uint32_t encoder, layers;
+    bool embedding, head;
 };
 
 struct tu_train_query {
@@ -73,6 +113,10 @@ struct tu_train_query {
     uint64_t batch, seq; /* sequences of a step, tokens of each */
     uint32_t max_tp, max_pp, max_cp, max_mb, max_vpp; /* 0: as far as it makes sense */
     bool sequence_parallel;
+    bool uneven;                   /* stages may differ in layers: the busiest counts */
+    const struct tu_encoder *encoder;
+    const struct tu_overlap *overlap; /* NULL: standard */
+    unsigned offloads;             /* bit for each enum tu_offload to try; 0: none only */
     bool all;                            /* keep the rejected too */
     const struct tu_layout_choice *only; /* price this one alone */
 };
@@ -81,49 +125,61 @@ struct tu_train_plan {
     size_t n, legal;
     uint64_t considered;
 };
+/* What the pp·vpp stages of a layout hold, *n of them in order; tu_free. */
+TU_API TU_MUST int tu_train_stages(struct tu_train_stage **out, size_t *n,
+                                   const struct tu_train_query *q,
+                                   const struct tu_layout_choice *at, struct tu_err *err);
 TU_API TU_MUST int tu_train_make(struct tu_train_plan *out,
                                  const struct tu_train_query *q, struct tu_err *err);
 TU_API void tu_train_release(struct tu_train_plan *p);
 /* Price one layout; why_not says what is wrong with it. */
-TU_API void tu_train_price(struct tu_train_row *out, const struct tu_train_query *q,
-                           const struct tu_layout_choice *at);
+TU_API TU_MUST int tu_train_price(struct tu_train_row *out,
+                                  const struct tu_train_query *q,
+                                  const struct tu_layout_choice *at, struct tu_err *err);
 /* Flags or configuration of a layout: "megatron", "torchtitan", "deepspeed". */
 TU_API TU_MUST int tu_train_emit(struct tu_buf *out, const struct tu_train_query *q,
                                  const struct tu_train_row *row, const char *form,
                                  struct tu_err *err);
 
-/* Overlap of compute and communication within layers: times of L layers
- * --------------------- */
+/* Overlap of compute and communication within layers
+ * ------------------------------------------------- */
 
-/* Two modules a layer, an all-reduce of time c after each (Ladder Residual): standard and
- * ladder. */
-TU_API void tu_form_ladder(const double *module, size_t n, double c, double *standard,
-                           double *ladder);
+/* Seconds of one layer and micro-batch on one device, one way. */
+struct tu_layer {
+    double attention, mlp;   /* compute; of experts: all that a token visits */
+    double out, down;        /* of these the last products, whose results are reduced */
+    double reduce;           /* an all-reduce, behind each of the two */
+    double gate, dispatch, combine, shared; /* experts: router, all-to-all, shared one */
+};
+/* A form: what `layers` layers take. */
+struct tu_overlap {
+    const char *name, *help, *source;
+    bool experts; /* for models with experts only */
+    double (*time)(const struct tu_layer *l, size_t layers);
+};
+TU_API extern const struct tu_overlap *const tu_overlaps[]; /* NULL-ended */
+TU_API const struct tu_overlap *tu_overlap_find(const char *name);
+
+/* The definitions behind the forms. Two modules a layer, an all-reduce of time c after
+ * each (Ladder Residual): the second one's wait is left out. */
+TU_API double tu_form_ladder(const double *module, size_t n, double c);
 /* One all-reduce a layer, hidden behind the next attention (Kraken; tensorutils
  * definition). */
 TU_API double tu_form_kraken(double attention, double ffn, double c, size_t layers);
-/* A product of time g whose output enters a collective of time r in n chunks (T3). */
-TU_API double tu_form_t3(double g, double r, size_t chunks);
-/* Shortcut experts (ScMoE): a1 m a2 s, gate, dispatch, experts, combine; sequential and
- * overlapped, and the share of communication hidden. */
-TU_API void tu_form_scmoe(const double t[8], double *sequential, double *overlapped,
-                          double *hidden, unsigned *position);
+/* A product of time g whose output enters a collective of time r in n chunks (T3). While
+ * both run, g is slower by 1 + contention. */
+TU_API double tu_form_t3(double g, double r, size_t chunks, double contention);
+/* Shortcut experts (ScMoE), a1 m a2 s, gate, dispatch, experts, combine: overlapped time,
+ * the share of communication hidden, and where the experts went. */
+TU_API double tu_form_scmoe(const double t[8], double *hidden, unsigned *position);
 /* Nano-batches (NanoFlow; tensorutils definition): operations of a layer with their
- * resource (0 compute, 1 memory, 2 network), k equal nano-batches, overhead for each
- * operation. */
+ * resource (0 compute, 1 memory, 2 network), k ≤ 8 nano-batches of share[] (NULL: equal),
+ * overhead for each operation. */
 TU_API double tu_form_nano(const double *time, const unsigned *resource, size_t ops,
-                           size_t k, double overhead, size_t layers);
-/* CPU subgroups for each GPU subgroup of an optimizer update (Deep Optimizer States;
- * tensorutils definition); 0: all on the CPU. Rates in parameters and bytes per second.
- */
-TU_API unsigned tu_form_update_stride(double cpu, double convert, double gpu,
-                                      double link);
-/* Equal layers through pipelined resources (Fuyou; tensorutils definition): makespan. */
-TU_API double tu_form_pipeline(const double *stage, size_t stages, size_t layers);
-/* The steps of AsyncDiff: n components of time c[], warm-up w, stride 1 or 2, T steps. */
-TU_API TU_MUST int tu_form_asyncdiff(const double *c, size_t n, double broadcast,
-                                     size_t warm, size_t stride, size_t steps,
-                                     double *time, struct tu_err *err);
+                           size_t k, const double *share, double overhead, size_t layers);
+/* The best of one to four nano-batches with shares in eighths. */
+TU_API double tu_form_nano_best(const double *time, const unsigned *resource, size_t ops,
+                                double overhead, size_t layers, size_t *k);
 
 TU_END
 

@@ -1,0 +1,316 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* plan_stage.c: stages of a layout: which layers they hold, what those take, how much
+ * memory the ranks need.
+ *
+ * Layers are alike; the first stage adds the vision encoder and the embedding, the last
+ * the head and the loss. Split evenly, or so that the longest stage is shortest. */
+#include <math.h>
+#include <string.h>
+#include "sched/plan_stage.h"
+#include "tensorutils/sched/split.h"
+
+static double flushed(double p, double v, double m, double rank)
+{
+    (void)v;
+    return fmin(m, p - rank);
+}
+
+static double chunked(double p, double v, double m, double rank)
+{
+    return fmin(m, (fmin(m * v, 2 * (p - 1 - rank) + (v - 1) * p) + 1) / v);
+}
+
+static double all(double p, double v, double m, double rank)
+{
+    (void)v, (void)rank;
+    return fmin(m, p);
+}
+
+static double half(double p, double v, double m, double rank)
+{
+    (void)v, (void)rank;
+    return fmin(m, floor((p + 2) / 2));
+}
+
+const struct tui_family tui_families[] = {
+    {"1f1b", false, false, 1, 1, 1, flushed},
+    {"interleaved-1f1b", true, false, 1, 1, 1, chunked},
+    {"zb-h1", false, false, 1, 1, -1, all},
+    {"zb-v", false, true, 0.1, 0.1, -0.1, all},
+    {"v-half", false, true, 0.5, 0.5, 0.5, half},
+    {0},
+};
+
+const struct tui_family *tui_family_of(const char *name)
+{
+    for (const struct tui_family *f = tui_families; f->name; f++)
+        if (!strcmp(f->name, name))
+            return f;
+    return &tui_families[0];
+}
+
+uint32_t tui_chunks(const struct tu_layout_choice *a)
+{
+    return tui_family_of(a->schedule)->vee ? 2 : a->vpp;
+}
+
+uint32_t tui_rank_of(const struct tu_layout_choice *a, size_t stage)
+{
+    uint32_t p = a->pp, k = (uint32_t)(stage % p);
+    return tui_family_of(a->schedule)->vee && stage >= p ? p - 1 - k : k;
+}
+
+/* Times
+ * ------------------------------------------------------------------------------- */
+
+/* Seconds of an all-to-all, one way, of a layer's tokens on a device. */
+static double all_to_all(const struct tu_train_query *q, const struct tu_layout_choice *a,
+                         double tokens, double *bytes)
+{
+    const struct tu_model *m = q->model;
+    double share = q->sequence_parallel ? a->tp : 1;
+    if (a->ep < 2)
+        return *bytes = 0;
+    *bytes = 2 * tokens / share * (double)(m->top_k * m->hidden) * (a->ep - 1) / a->ep;
+    bool inside = (uint64_t)a->ep * a->tp <= q->cluster.per_node;
+    return *bytes / (inside ? q->cluster.link_bs : q->cluster.network_bs);
+}
+
+void tui_times_of(struct tui_times *t, const struct tu_train_query *q,
+                  const struct tu_layout_choice *a)
+{
+    const struct tu_model *m = q->model;
+    const struct tu_cluster *c = &q->cluster;
+    double tokens = (double)q->seq / a->cp * a->mb, h = (double)m->hidden;
+    double per = tokens / a->tp / (c->flops * c->efficiency); /* seconds of an operation */
+    double qd = (double)(m->heads * m->head_dim), kv = (double)(m->kv_heads * m->head_dim);
+    double width = (double)(m->experts && m->expert_ffn ? m->expert_ffn : m->ffn);
+    double routed = (m->experts ? (double)m->top_k : 1) * width;
+    double gated = m->gated ? 3 : 2;
+    double linear = per * 4 * (h * qd + h * kv), quad = per * 4 * (double)q->seq * qd;
+    struct tu_layer f = {.attention = linear + quad,
+                         .mlp = per * 2 * gated * h * routed,
+                         .shared = per * 2 * gated * h * (double)m->shared_ffn,
+                         .gate = per * 2 * h * (double)m->experts * (m->experts ? 1 : 0),
+                         .out = per * 2 * h * qd,
+                         .down = per * 2 * h * routed};
+    double reduce_bytes = 4 * tokens * h * (a->tp - 1) / a->tp, routed_bytes;
+    f.reduce = reduce_bytes / c->link_bs;
+    f.dispatch = f.combine = all_to_all(q, a, tokens, &routed_bytes);
+    *t = (struct tui_times){.forward = f, .gradient = f};
+    t->gradient.attention += quad;
+    t->weight = linear + f.mlp + f.shared;
+    if (a->recompute == TU_RECOMPUTE_FULL) {
+        t->gradient.attention += f.attention;
+        t->gradient.mlp += f.mlp;
+        t->gradient.shared += f.shared;
+    } else if (a->recompute == TU_RECOMPUTE_SELECTIVE) {
+        t->gradient.attention += quad;
+    }
+    /* The ring's keys and values come while attention on the last ones runs. */
+    double ring = 2 * 2 * tokens * kv / a->tp * (a->cp - 1);
+    bool inside = (uint64_t)a->cp * a->tp <= c->per_node;
+    double ring_s = ring / (inside ? c->link_bs : c->network_bs);
+    t->cp_forward = fmax(ring_s - quad, 0);
+    t->cp_gradient = fmax(2 * ring_s - 2 * quad, 0);
+    t->tp_bytes = 4 * reduce_bytes;
+    t->ep_bytes = 4 * routed_bytes;
+    t->cp_bytes = 3 * ring;
+    t->head = per * 2 * h * (double)m->vocab;
+    if (q->encoder && q->encoder->layers) {
+        double e = (double)q->encoder->hidden, n = (double)q->encoder->tokens;
+        double one = n * a->mb / a->cp / a->tp / (c->flops * c->efficiency);
+        t->encoder_lin = one * 24 * e * e;
+        t->encoder_quad = one * 4 * n * e;
+    }
+}
+
+/* Compute of a layer, one way. */
+static double compute(const struct tu_layer *l)
+{
+    return l->attention + l->mlp + l->shared + l->gate;
+}
+
+struct tui_stage_time tui_stage_time(const struct tui_times *t,
+                                     const struct tu_train_query *q,
+                                     const struct tu_layout_choice *a,
+                                     const struct tu_train_stage *stage)
+{
+    const struct tu_overlap *form = q->overlap ? q->overlap : tu_overlaps[0];
+    double n = stage->layers, e = stage->encoder, head = stage->head ? t->head : 0;
+    struct tui_stage_time s = {0};
+    (void)a;
+    double f = stage->layers ? form->time(&t->forward, stage->layers) : 0;
+    double i = stage->layers ? form->time(&t->gradient, stage->layers) : 0;
+    double exposed = f + i - n * (compute(&t->forward) + compute(&t->gradient));
+    double tp = 2 * 2 * t->forward.reduce, ep = 2 * 2 * t->forward.dispatch;
+    exposed = fmax(exposed, 0);
+    s.tp = tp + ep > 0 ? exposed * tp / (tp + ep) : 0;
+    s.ep = tp + ep > 0 ? exposed * ep / (tp + ep) : 0;
+    s.cp = n * (t->cp_forward + t->cp_gradient);
+    s.f = f + n * t->cp_forward + head + e * (t->encoder_lin + t->encoder_quad);
+    s.i = i + n * t->cp_gradient + head + e * (t->encoder_lin + 2 * t->encoder_quad);
+    s.w = n * t->weight + head + e * t->encoder_lin;
+    return s;
+}
+
+/* What stands where
+ * ------------------------------------------------------------------- */
+
+static double whole(const struct tui_stage_time *s)
+{
+    return s->f + s->i + s->w;
+}
+
+/* Shares of a time in millionths of a layer, so that the split is exact. */
+static int64_t millionths(double t, double layer)
+{
+    return llround(fmin(t / layer, 1e6) * 1e6);
+}
+
+static int uneven(struct tu_train_stage *out, size_t n, const struct tu_train_query *q,
+                  const struct tu_layout_choice *a, struct tu_err *err)
+{
+    struct tui_times t;
+    size_t encoder = q->encoder ? q->encoder->layers : 0;
+    size_t layers = encoder + q->model->layers, at = 0;
+    tui_times_of(&t, q, a);
+    struct tui_stage_time one =
+        tui_stage_time(&t, q, a, &(struct tu_train_stage){.layers = 1});
+    struct tui_stage_time eye =
+        tui_stage_time(&t, q, a, &(struct tu_train_stage){.encoder = 1});
+    int64_t *cost = tu_alloc(layers, sizeof *cost, err);
+    size_t *count = tu_alloc(n, sizeof *count, err);
+    double worst;
+    int rc = cost && count ? 0 : TU_ENOMEM;
+    for (size_t k = 0; k < layers && !rc; k++)
+        cost[k] = k < encoder ? millionths(whole(&eye), whole(&one)) : 1000000;
+    if (!rc)
+        rc = tu_partition_find(
+            &(struct tu_partition){.layers = layers,
+                                   .stages = n,
+                                   .cost = cost,
+                                   .last = millionths(3 * t.head, whole(&one))},
+            count, &worst, err);
+    for (size_t k = 0; k < n && !rc; at += count[k++]) {
+        size_t eyes = at >= encoder ? 0 : encoder - at < count[k] ? encoder - at : count[k];
+        out[k].encoder = (uint32_t)eyes;
+        out[k].layers = (uint32_t)(count[k] - eyes);
+    }
+    tu_free(cost);
+    tu_free(count);
+    return rc;
+}
+
+int tu_train_stages(struct tu_train_stage **out, size_t *n,
+                    const struct tu_train_query *q, const struct tu_layout_choice *a,
+                    struct tu_err *err)
+{
+    *n = (size_t)a->pp * tui_chunks(a);
+    *out = tu_calloc(*n, sizeof **out, err);
+    if (!*out)
+        return TU_ENOMEM;
+    (*out)[0].embedding = true;
+    (*out)[*n - 1].head = true;
+    int rc = 0;
+    if (q->uneven && a->pp > 1) {
+        rc = uneven(*out, *n, q, a, err);
+    } else {
+        for (size_t k = 0; k < *n; k++)
+            (*out)[k].layers = (uint32_t)(q->model->layers / *n);
+        (*out)[0].encoder = (uint32_t)(q->encoder ? q->encoder->layers : 0);
+    }
+    if (rc) {
+        tu_free(*out);
+        *out = NULL;
+    }
+    return rc;
+}
+
+/* Memory
+ * ------------------------------------------------------------------------------ */
+
+double tui_stage_params(const struct tu_train_query *q, const struct tu_layout_choice *a,
+                        const struct tu_train_stage *stage, double *experts)
+{
+    const struct tu_model *m = q->model;
+    double embed = (double)m->vocab * (double)m->hidden;
+    double dense = tu_train_layer_params(m), routed = 0;
+    if (m->experts > 1) {
+        struct tu_model one = *m;
+        one.experts = 1; /* the difference is the experts' and their router rows' */
+        routed = (dense - tu_train_layer_params(&one)) * (double)m->experts /
+                 (double)(m->experts - 1);
+        dense -= routed;
+    }
+    double eye = q->encoder ? 12 * (double)(q->encoder->hidden * q->encoder->hidden) : 0;
+    double whole_ = stage->layers * dense + stage->encoder * eye;
+    if (stage->embedding)
+        whole_ += embed;
+    if (stage->head && !(stage->embedding && m->tied))
+        whole_ += embed; /* a tied head on a stage of its own is a copy */
+    *experts = stage->layers * routed / a->ep / a->tp;
+    return whole_ / a->tp;
+}
+
+/* Bytes of a parameter that d devices share. */
+static double state_bytes(const struct tu_layout_choice *a, double d)
+{
+    double optimizer = a->offload ? 0 : 12;
+    d = fmax(d, 1);
+    switch (a->zero) {
+    case 0: return 6 + optimizer;
+    case 1: return 6 + optimizer / d;
+    case 2: return 2 + (4 + optimizer) / d;
+    default: return (6 + optimizer) / d;
+    }
+}
+
+/* Activations of a stage and micro-batch. */
+static double stage_bytes(const struct tu_train_query *q, const struct tu_layout_choice *a,
+                          const struct tu_train_stage *stage)
+{
+    double bytes = stage->layers * tu_train_layer_bytes(q->model, (double)q->seq / a->cp,
+                                                        a->mb, a->tp,
+                                                        q->sequence_parallel, a->recompute);
+    if (stage->encoder) /* 34 bytes of a token and channel, or its input alone */
+        bytes += stage->encoder * (double)(q->encoder->hidden * q->encoder->tokens) *
+                 a->mb / a->cp / a->tp * (a->recompute == TU_RECOMPUTE_FULL ? 2 : 34);
+    return bytes;
+}
+
+void tui_memory_of(struct tu_train_row *r, const struct tu_train_query *q,
+                   const struct tu_train_stage *stage, size_t n)
+{
+    const struct tu_layout_choice *a = &r->at;
+    const struct tu_model *m = q->model;
+    const struct tui_family *f = tui_family_of(a->schedule);
+    double v = tui_chunks(a), seq = (double)q->seq / a->cp;
+    for (uint32_t rank = 0; rank < a->pp; rank++) {
+        double state = 0, held = 0, logits = 0, params = 0;
+        double flight = a->pp > 1 ? f->held(a->pp, v, (double)r->microbatches, rank) : 1;
+        for (size_t k = 0; k < n; k++) {
+            double experts;
+            if (tui_rank_of(a, k) != rank)
+                continue;
+            double dense = tui_stage_params(q, a, &stage[k], &experts);
+            params += dense + experts;
+            state += dense * state_bytes(a, a->dp) +
+                     experts * state_bytes(a, (double)a->dp / a->ep);
+            held += flight * stage_bytes(q, a, &stage[k]);
+            if (stage[k].head)
+                logits = 4 * seq * a->mb / a->tp * (double)(m->hidden + m->vocab);
+        }
+        if (a->offload == TU_OFFLOAD_SPLIT) /* two subgroups on their way */
+            state += 2 * 12 * fmin(params, TUI_SUBGROUP);
+        if (a->recompute == TU_RECOMPUTE_FULL) /* one layer at a time is whole again */
+            held += tu_train_layer_bytes(m, seq, a->mb, a->tp, q->sequence_parallel,
+                                         TU_RECOMPUTE_NONE);
+        if (state + held + logits > r->memory_bytes) {
+            r->state_bytes = state;
+            r->activation_bytes = held;
+            r->logit_bytes = logits;
+            r->memory_bytes = state + held + logits;
+        }
+    }
+}
