@@ -6,8 +6,8 @@
  * change once along the ranks; blocks in which two operations of a rank share a slot are
  * left out. Each is expanded (vgrid.c), simulated with the real times, and the shortest
  * is kept, or the one grown by the V heuristic where that is shorter; single operations
- * are then moved while that helps. Source: Qi et al., "Pipeline Parallelism with Controllable Memory", 2024,
- * appendix A. */
+ * are then moved while that helps. Source: Qi et al., "Pipeline Parallelism with
+ * Controllable Memory", 2024, appendix A. */
 #include "sched/anneal.h"
 #include "sched/vgrid.h"
 #include "sched/vsearch.h"
