@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* recipe.c: which codec each tensor gets: rules by name, llama.cpp's mixtures by role and
- * layer, and what is left as it is.
+/* recipe.c: which codec each tensor gets: rules by name, a mixture by role and layer
+ * (mixture.c), and what is left as it is.
  *
  * Everything follows from a tensor's own name and shape and from what is known of the
  * model before the first tensor, so the order of tensors does not matter. */
@@ -8,119 +8,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include "mixture.h"
 #include "tensorutils/quant.h"
-
-/* Roles ------------------------------------------------------------------------------ */
-
-enum role { OUTPUT, EMBED, ATTN_V, ATTN_K, ATTN_Q, ATTN_QKV, ATTN_OUT, FFN_DOWN, ROLES };
-
-/* GGUF's names, then Hugging Face's. Group 1 is the layer. */
-static const struct {
-    enum role role;
-    const char *name, *pattern;
-} roles[] = {
-    {OUTPUT, "output", "(?:output|lm_head)\\.weight$"},
-    {EMBED, "embed",
-     "(?:token_embd|(?:.*\\.)?(?:embed_tokens|wte|embed_in|word_embeddings))\\.weight$"},
-    {ATTN_V, "attn_v",
-     "blk\\.(\\d+)\\.attn_v(?:_b)?\\.|(?:.*\\.)?layers\\.(\\d+)\\..*\\bv_proj\\."},
-    {ATTN_K, "attn_k",
-     "blk\\.(\\d+)\\.attn_k(?:_b)?\\.|(?:.*\\.)?layers\\.(\\d+)\\..*\\bk_proj\\."},
-    {ATTN_Q, "attn_q",
-     "blk\\.(\\d+)\\.attn_q(?:_b)?\\.|(?:.*\\.)?layers\\.(\\d+)\\..*\\bq_proj\\."},
-    {ATTN_QKV, "attn_qkv",
-     "blk\\.(\\d+)\\.attn_(?:qkv|kv_b)\\.|"
-     "(?:.*\\.)?(?:layers|h)\\.(\\d+)\\..*(?:qkv_proj|c_attn|query_key_value|kv_b_proj)"
-     "\\."},
-    {ATTN_OUT, "attn_output",
-     "blk\\.(\\d+)\\.attn_output\\.|"
-     "(?:.*\\.)?(?:layers|h)\\.(\\d+)\\..*(?:\\bo_proj|attention\\.dense|attn\\.c_proj)"
-     "\\."},
-    {FFN_DOWN, "ffn_down",
-     "blk\\.(\\d+)\\.ffn_down(?:_exps|_shexp|\\.\\d+)?\\.|"
-     "(?:.*\\.)?(?:layers|h)\\.(\\d+)\\..*(?:\\bdown_proj|experts\\.\\d+\\.w2|dense_4h_"
-     "to_h|mlp\\.c_proj)\\b"},
-};
-enum { PATTERNS = sizeof roles / sizeof *roles };
-
-const char *tu_role_list(size_t i, const char **pattern)
-{
-    if (i >= PATTERNS)
-        return NULL;
-    *pattern = roles[i].pattern;
-    return roles[i].name;
-}
-
-/* Mixtures --------------------------------------------------------------------------- */
-
-/* Layers that a line is for. n is the number of layers; "more" is the peer's choice of
- * those that gain most: an eighth at each end, and every third between. */
-enum where { ALL, FIRST_2, FIRST_4, FIRST_16TH, FIRST_8TH, MORE, GQA_4 };
-
-struct line {
-    enum role role;
-    enum where where;
-    const char *type;
-};
-
-#define LINES 12
-
-/* Source: ggml-org/llama.cpp src/llama-quant.cpp. The first line that holds wins. */
-static const struct mixture {
-    const char *name, *base, *help;
-    struct line line[LINES];
-} mixtures[] = {
-    {"q2_k_m",
-     "q2_k",
-     "Q2_K, more for attention values and the MLP's way down",
-     {{ATTN_V, GQA_4, "q4_k"},
-      {ATTN_V, ALL, "q3_k"},
-      {FFN_DOWN, ALL, "q3_k"},
-      {ATTN_OUT, ALL, "q3_k"}}},
-    {"q2_k_s",
-     "q2_k",
-     "Q2_K, small; wants an importance matrix",
-     {{ATTN_V, GQA_4, "q4_k"}, {FFN_DOWN, FIRST_8TH, "q4_k"}}},
-    {"q3_k_s", "q3_k", "Q3_K, small", {{ROLES, ALL, NULL}}},
-    {"q3_k_m",
-     "q3_k",
-     "Q3_K, medium",
-     {{ATTN_V, FIRST_2, "q5_k"},
-      {ATTN_V, ALL, "q4_k"},
-      {FFN_DOWN, FIRST_16TH, "q5_k"},
-      {FFN_DOWN, ALL, "q4_k"},
-      {ATTN_OUT, ALL, "q4_k"},
-      {ATTN_QKV, ALL, "q4_k"}}},
-    {"q3_k_l",
-     "q3_k",
-     "Q3_K, large",
-     {{ATTN_V, ALL, "q5_k"},
-      {FFN_DOWN, ALL, "q5_k"},
-      {ATTN_OUT, ALL, "q5_k"},
-      {ATTN_QKV, ALL, "q4_k"}}},
-    {"q4_k_s",
-     "q4_k",
-     "Q4_K, small",
-     {{ATTN_V, FIRST_4, "q5_k"}, {FFN_DOWN, FIRST_8TH, "q5_k"}}},
-    {"q4_k_m",
-     "q4_k",
-     "Q4_K, medium",
-     {{ATTN_V, MORE, "q6_k"}, {ATTN_QKV, MORE, "q6_k"}, {FFN_DOWN, MORE, "q6_k"}}},
-    {"q5_k_s", "q5_k", "Q5_K, small", {{ROLES, ALL, NULL}}},
-    {"q5_k_m",
-     "q5_k",
-     "Q5_K, medium",
-     {{ATTN_V, MORE, "q6_k"}, {ATTN_QKV, MORE, "q6_k"}, {FFN_DOWN, MORE, "q6_k"}}},
-};
-enum { MIXTURES = sizeof mixtures / sizeof *mixtures };
-
-const char *tu_mixture_list(size_t i, const char **help)
-{
-    if (i >= MIXTURES)
-        return NULL;
-    *help = mixtures[i].help;
-    return mixtures[i].name;
-}
 
 /* The recipe ------------------------------------------------------------------------- */
 
@@ -131,11 +20,11 @@ struct rule {
 };
 
 struct tu_recipe {
-    const struct mixture *mixture; /* or NULL, and then `type` */
+    const struct tui_mixture *mixture; /* or NULL, and then `type` */
     char *type;
     struct rule *rule;
     size_t n, cap;
-    struct tu_pattern *role[PATTERNS], *skip;
+    struct tu_pattern *role[TUI_ROLE_ROWS], *skip;
     struct tu_recipe_model model;
 };
 
@@ -170,11 +59,10 @@ static int check_type(const char *type, struct tu_err *err)
 
 static int set_type(struct tu_recipe *r, const char *type, struct tu_err *err)
 {
-    for (size_t i = 0; i < MIXTURES; i++)
-        if (strcmp(mixtures[i].name, type) == 0)
-            r->mixture = &mixtures[i];
+    r->mixture = tui_mixture_find(type);
     int rc = r->mixture ? 0 : check_type(type, err);
-    if (!rc && !(r->type = tu_strdup(r->mixture ? r->mixture->base : type, err)))
+    if (!rc &&
+        !(r->type = tu_strdup(r->mixture ? tui_mixture_base(r->mixture) : type, err)))
         rc = TU_ENOMEM;
     return rc;
 }
@@ -185,8 +73,8 @@ int tu_recipe_new(struct tu_recipe **out, const char *type, struct tu_err *err)
     if (!r)
         return TU_ENOMEM;
     int rc = set_type(r, type, err);
-    for (size_t i = 0; !rc && i < PATTERNS; i++)
-        rc = tu_pattern_new(&r->role[i], roles[i].pattern, TU_PATTERN_REGEX, err);
+    for (size_t i = 0; !rc && i < TUI_ROLE_ROWS; i++)
+        rc = tu_pattern_new(&r->role[i], tui_roles[i].pattern, TU_PATTERN_REGEX, err);
     if (!rc)
         rc = tu_pattern_new(&r->skip, SKIP, TU_PATTERN_REGEX, err);
     if (rc)
@@ -204,7 +92,7 @@ void tu_recipe_free(struct tu_recipe *r)
         tu_pattern_free(r->rule[i].pattern);
         tu_free(r->rule[i].text);
     }
-    for (size_t i = 0; i < PATTERNS; i++)
+    for (size_t i = 0; i < TUI_ROLE_ROWS; i++)
         tu_pattern_free(r->role[i]);
     tu_pattern_free(r->skip);
     tu_free(r->rule);
@@ -261,55 +149,29 @@ void tu_recipe_model(struct tu_recipe *r, const struct tu_recipe_model *m)
     r->model = *m;
 }
 
-static bool applies(const struct tu_recipe *r, enum where where, int64_t layer)
+/* Role, layer and width by name and shape; *row TUI_ROLE_ROWS where there is no role. */
+static int find_place(const struct tu_recipe *r, const struct tu_tensor *t,
+                      struct tui_place *at, size_t *row, struct tu_err *err)
 {
-    int64_t n = (int64_t)r->model.layers;
-    switch (where) {
-    case FIRST_2: return layer < 2;
-    case FIRST_4: return layer < 4;
-    case FIRST_16TH: return layer < n / 16;
-    case FIRST_8TH: return layer < n / 8;
-    case MORE: return layer < n / 8 || layer >= 7 * n / 8 || (layer - n / 8) % 3 == 2;
-    case GQA_4: return r->model.kv_heads && r->model.heads / r->model.kv_heads >= 4;
-    default: return true;
-    }
-}
-
-static int find_role(const struct tu_recipe *r, const char *name, size_t *role,
-                     int64_t *layer, struct tu_err *err)
-{
-    *layer = 0;
-    for (*role = 0; *role < PATTERNS; ++*role) {
+    const size_t n = strlen(t->name);
+    *at = (struct tui_place){.role = TUI_ANY, .cols = t->rank ? t->dim[t->rank - 1] : 1};
+    *row = TUI_ROLE_ROWS;
+    for (size_t i = 0; i < TUI_ROLE_ROWS; i++) {
         struct tu_match m;
         bool yes;
-        int rc = tu_pattern_match(r->role[*role], name, strlen(name), &m, &yes, err);
+        int rc = tu_pattern_match(r->role[i], t->name, n, &m, &yes, err);
         if (rc)
             return rc;
-        if (!yes)
+        at->expert |= yes && tui_roles[i].role == TUI_ANY;
+        if (!yes || *row < TUI_ROLE_ROWS)
             continue;
+        *row = i;
+        at->role = tui_roles[i].role;
         for (unsigned g = 1; g < m.n; g++)
             if (m.group[g].begin != SIZE_MAX)
-                *layer = strtoll(name + m.group[g].begin, NULL, 10);
-        return 0;
+                at->layer = strtoll(t->name + m.group[g].begin, NULL, 10);
     }
     return 0;
-}
-
-/* The mixture's word on a tensor, NULL for its base. */
-static const char *by_mixture(const struct tu_recipe *r, enum role role, int64_t layer)
-{
-    if (role == OUTPUT || (role == EMBED && r->model.tied))
-        return "q6_k";
-    if (r->model.experts == 8 && (role == ATTN_V || role == ATTN_K))
-        return "q8_0";
-    if (r->model.experts == 8 && role == ATTN_OUT &&
-        strncmp(r->mixture->name, "q5", 2) != 0)
-        return "q5_k";
-    for (const struct line *l = r->mixture->line; l < r->mixture->line + LINES && l->type;
-         l++)
-        if (l->role == role && applies(r, l->where, layer))
-            return l->type;
-    return NULL;
 }
 
 static void set(struct tu_choice *c, const char *type, const char *why, const char *what)
@@ -326,7 +188,10 @@ static void fall_back(const struct tu_tensor *t, struct tu_choice *out)
         const char *from, *to;
     } table[] = {{"q2_k", "q4_0"},  {"q3_k", "q4_0"},    {"tq1_0", "q4_0"},
                  {"tq2_0", "q4_0"}, {"q4_k", "q5_0"},    {"q5_k", "q5_1"},
-                 {"q6_k", "q8_0"},  {"iq4_xs", "iq4_nl"}};
+                 {"q6_k", "q8_0"},  {"q2_0", "q4_0"},    {"iq4_xs", "iq4_nl"},
+                 {"iq1_s", "iq4_nl"}, {"iq1_m", "iq4_nl"}, {"iq2_xxs", "iq4_nl"},
+                 {"iq2_xs", "iq4_nl"}, {"iq2_s", "iq4_nl"}, {"iq3_xxs", "iq4_nl"},
+                 {"iq3_s", "iq4_nl"}};
     const struct tu_dtype *d = tu_dtype_named(out->type);
     uint64_t cols = t->rank ? t->dim[t->rank - 1] : 1;
     if (!d || !(d->code & TU_DTYPE_GGML) || cols % d->block_elems == 0)
@@ -363,14 +228,14 @@ int tu_recipe_choose(struct tu_recipe *r, const struct tu_tensor *t,
                      struct tu_choice *out, struct tu_err *err)
 {
     bool ruled = false, skip = false;
-    size_t role;
-    int64_t layer;
+    struct tui_place at;
+    size_t row;
     *out = (struct tu_choice){.fallback = false};
     int rc = by_rule(r, t, out, &ruled, err);
     if (!rc && !ruled)
         rc = tu_pattern_match(r->skip, t->name, strlen(t->name), NULL, &skip, err);
     if (!rc)
-        rc = find_role(r, t->name, &role, &layer, err);
+        rc = find_place(r, t, &at, &row, err);
     if (rc)
         return rc;
     const struct tu_dtype *d = tu_dtype_find(t->dtype);
@@ -388,9 +253,9 @@ int tu_recipe_choose(struct tu_recipe *r, const struct tu_tensor *t,
     } else if (skip) {
         set(out, "keep", "by name: norm, router, position or convolution", "");
     } else if (r->mixture) {
-        const char *type =
-            role < PATTERNS ? by_mixture(r, roles[role].role, layer) : NULL;
-        set(out, type ? type : r->type, r->mixture->name, type ? roles[role].name : "");
+        const char *type = tui_mixture_choose(r->mixture, &r->model, &at);
+        set(out, type ? type : r->type, tui_mixture_name(r->mixture),
+            type && row < TUI_ROLE_ROWS ? tui_roles[row].name : "");
         fall_back(t, out);
     } else {
         set(out, r->type, "default", "");
@@ -404,15 +269,15 @@ int tu_recipe_file_type(const struct tu_recipe *r)
     static const struct {
         const char *name;
         int number;
-    } table[] = {{"f32", 0},     {"f16", 1},     {"q4_0", 2},    {"q4_1", 3},    {"q8_0", 7},
-                 {"q5_0", 8},    {"q5_1", 9},    {"q2_k", 10},   {"q2_k_m", 10}, {"q3_k_s", 11},
-                 {"q3_k_m", 12}, {"q3_k", 11},   {"q3_k_l", 13}, {"q4_k_s", 14}, {"q4_k", 14},
-                 {"q4_k_m", 15}, {"q5_k_s", 16}, {"q5_k", 16},   {"q5_k_m", 17}, {"q6_k", 18},
-                 {"q2_k_s", 21}, {"iq4_nl", 25}, {"iq4_xs", 30}, {"bf16", 32},   {"tq1_0", 36},
-                 {"tq2_0", 37},  {"mxfp4", 38},  {"nvfp4", 39},  {"q1_0", 40}};
-    const char *name = r->mixture ? r->mixture->name : r->type;
+    } table[] = {{"f32", 0},    {"f16", 1},    {"q4_0", 2},   {"q4_1", 3},    {"q8_0", 7},
+                 {"q5_0", 8},   {"q5_1", 9},   {"q2_k", 10},  {"q3_k", 11},   {"q4_k", 14},
+                 {"q5_k", 16},  {"q6_k", 18},  {"iq4_nl", 25}, {"iq4_xs", 30}, {"bf16", 32},
+                 {"tq1_0", 36}, {"tq2_0", 37}, {"mxfp4", 38}, {"nvfp4", 39},  {"q1_0", 40},
+                 {"q2_0", 41}};
+    if (r->mixture)
+        return tui_mixture_file_type(r->mixture);
     for (size_t i = 0; i < sizeof table / sizeof *table; i++)
-        if (strcmp(table[i].name, name) == 0)
+        if (strcmp(table[i].name, r->type) == 0)
             return table[i].number;
     return -1;
 }
