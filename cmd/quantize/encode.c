@@ -2,18 +2,23 @@
 /* quantize encode and measure: tensors in, codes out, or their error alone. */
 #include <inttypes.h>
 #include <string.h>
-#include "quantize/quantize.h"
+#include "quantize/coded.h"
+#include "quantize/coder.h"
 #include "quantize/meta.h"
+#include "quantize/search.h"
 
 static bool with_error;
 
 struct run {
     struct tu_ctx *ctx;
     struct input in;
-    struct tu_writer *writer; /* NULL: measure only */
+    struct target target;  /* without a writer: measure only */
+    struct coded coded;    /* an input that is codes, to be coded otherwise */
+    struct fold *fold;
     bool measure;
     struct tu_measure total;
-    uint64_t from, to; /* bytes */
+    unsigned sides_left; /* of codes that pass as they are */
+    uint64_t from, to;   /* bytes */
 };
 
 static const struct tu_column columns[] = {
@@ -71,107 +76,6 @@ static void tell(struct run *r, const char *name, const char *dtype, const struc
            });
 }
 
-static int flow_read(void *ctx, void *buf, size_t n, struct tu_err *err)
-{
-    return input_read(&((struct run *)ctx)->in, buf, n, err);
-}
-
-static int flow_write(void *ctx, const void *p, size_t n, struct tu_err *err)
-{
-    struct run *r = ctx;
-    return r->writer ? tu_writer_write(r->writer, p, n, err) : 0;
-}
-
-static int flow_rewind(void *ctx, struct tu_err *err)
-{
-    return input_rewind(&((struct run *)ctx)->in, err);
-}
-
-static int begin_record(struct run *r, const char *name, uint32_t dtype,
-                        const uint64_t *dim, unsigned rank, const char *meta,
-                        struct tu_err *err)
-{
-    struct tu_tensor t = {
-        .name = name, .dtype = dtype, .rank = rank, .dim = dim, .meta = meta};
-    struct tu_record rec;
-    int rc = tu_tensor_bytes(dtype, dim, rank, &t.bytes, err);
-    if (rc || !r->writer)
-        return rc;
-    tu_record_of(&rec, &t);
-    return tu_writer_record(r->writer, &rec, err);
-}
-
-/* The side tensors, after the codes. */
-static int put_sides(struct run *r, const struct task *t, void *const *side,
-                     struct tu_err *err)
-{
-    struct tu_buf name = {0};
-    int rc = 0;
-    for (unsigned k = 0; !rc && k < t->coding.sides; k++) {
-        const struct tu_part *p = &t->coding.side[k];
-        tu_buf_reset(&name);
-        rc = tu_buf_printf(&name, err, "%s.%s", r->in.tensor.name, p->suffix);
-        if (!rc)
-            rc = begin_record(r, name.data, p->dtype, p->dim, p->rank, NULL, err);
-        if (!rc)
-            rc = flow_write(r, side[k], (size_t)p->bytes, err);
-    }
-    tu_buf_release(&name);
-    return rc;
-}
-
-static int encode_codec(struct run *r, struct task *t, struct tu_measure *m,
-                        uint64_t *replaced, struct tu_err *err)
-{
-    const struct tu_tensor *x = &r->in.tensor;
-    struct tu_flow flow = {r, flow_read, flow_write, flow_rewind};
-    struct tu_coding_run run = {.flow = &flow,
-                                .dtype = x->dtype,
-                                .nonfinite = (enum tu_nonfinite)choosing.nonfinite,
-                                .measure = r->measure ? m : NULL};
-    void *side[TU_CODING_SIDES] = {NULL};
-    struct tu_buf meta = {0};
-    int rc = quant_meta(&t->coding, &t->spec, x, &meta, err);
-    for (unsigned k = 0; !rc && k < t->coding.sides; k++)
-        if (!(side[k] = tu_calloc((size_t)t->coding.side[k].bytes, 1, err)))
-            rc = TU_ENOMEM;
-    if (!rc && t->coding.two_pass)
-        rc = input_spool(&r->in, err);
-    if (!rc)
-        rc = begin_record(r, x->name, t->coding.code.dtype, t->coding.code.dim,
-                          t->coding.code.rank, meta.data, err);
-    if (!rc)
-        rc = tu_coding_encode(&t->coding, &run, side, tu_ctx_job(r->ctx), err);
-    if (!rc)
-        rc = put_sides(r, t, side, err);
-    *replaced = run.replaced;
-    for (unsigned k = 0; k < t->coding.sides; k++)
-        tu_free(side[k]);
-    tu_buf_release(&meta);
-    return rc;
-}
-
-/* A tensor that is only cast. */
-static int encode_cast(struct run *r, uint32_t to, struct tu_err *err)
-{
-    enum { N = 16384 };
-    static unsigned char in[N * 16], out[N * 16];
-    const struct tu_tensor *x = &r->in.tensor;
-    const struct tu_dtype *from = tu_dtype_find(x->dtype), *d = tu_dtype_find(to);
-    int rc = begin_record(r, x->name, to, x->dim, x->rank, x->meta, err);
-    for (uint64_t left = x->bytes; !rc && left;) {
-        size_t n = (size_t)tu_min(left, N * (uint64_t)from->block_bytes);
-        size_t blocks = n / from->block_bytes;
-        rc = input_read(&r->in, in, n, err);
-        if (!rc)
-            rc = tu_cast(to, out, x->dtype, in, blocks, err);
-        if (!rc)
-            rc = flow_write(r, out, blocks * d->block_bytes, err);
-        left -= n;
-    }
-    return rc;
-}
-
 static void warn_of(struct run *r, const struct task *t, uint64_t replaced)
 {
     const char *name = r->in.tensor.name;
@@ -188,22 +92,23 @@ static void warn_of(struct run *r, const struct task *t, uint64_t replaced)
                 r->in.path, name, t->repaired);
 }
 
-static int encode_tensor(struct run *r, struct tu_err *err)
+/* A tensor of numbers: coded, cast or copied. */
+static int encode_plain(struct run *r, struct tu_err *err)
 {
     const struct tu_tensor *x = &r->in.tensor;
     struct task t;
     struct tu_measure m = {0};
     uint64_t replaced = 0;
     char code[8];
+    bool reused = false;
     int rc = task_begin(&t, &choosing, x, err);
     if (rc)
         return rc;
     uint64_t bytes = task_bytes(&t, x);
-    if (t.codec)
-        rc = encode_codec(r, &t, &m, &replaced, err);
-    else if (r->writer)
-        rc = t.cast ? encode_cast(r, t.cast, err)
-                    : tu_feed_copy(r->in.feed, r->writer, err);
+    struct coder coder = {r->ctx, &r->in, &r->target, r->fold, r->measure ? &m : NULL};
+    rc = target_reuse(&r->target, t.codec ? &t.coding : NULL, &t.spec, x, t.cast, &reused, err);
+    if (!rc && !reused)
+        rc = coder_run(&coder, &t, &replaced, err);
     if (rc) {
         tu_err_prefix(err, "'%.80s'", x->name);
     } else {
@@ -219,12 +124,61 @@ static int encode_tensor(struct run *r, struct tu_err *err)
     return rc;
 }
 
+/* Codes become numbers again, which then are the tensor at hand. */
+static int requantize(struct run *r, struct tu_err *err)
+{
+    struct tu_tensor was = r->coded.tensor;
+    int rc = coder_unpack(&r->in, &r->coded, tu_ctx_job(r->ctx), err);
+    if (rc)
+        return tu_err_prefix(err, "'%.80s'", was.name);
+    r->in.tensor = was;
+    rc = encode_plain(r, err);
+    coded_forget(&r->coded);
+    return rc;
+}
+
+/* A tensor that is codes already: kept as it is unless another type is wanted for it. */
+static int encode_coded(struct run *r, struct tu_err *err)
+{
+    struct tu_choice choice;
+    struct tu_tensor was = r->in.tensor;
+    was.dtype = TU_F32;
+    int rc = tu_recipe_choose(choosing.recipe, &was, &choice, err);
+    if (rc)
+        return rc;
+    if (strcmp(choice.type, "keep") == 0 || !choosing.requantize) {
+        if (strcmp(choice.type, "keep") != 0)
+            return tu_fail(err, TU_EUSAGE,
+                           "'%.80s' is codes already; give --allow-requantize, or keep it "
+                           "with a rule",
+                           was.name);
+        r->sides_left = coded_sides(&r->in.tensor);
+        return target_copy(&r->target, &r->in, err);
+    }
+    bool yes;
+    rc = coded_begin(&r->coded, &r->in, &yes, err);
+    return rc || r->coded.pending ? rc : requantize(r, err);
+}
+
+static int encode_tensor(struct run *r, struct tu_err *err)
+{
+    if (r->coded.pending) {
+        int rc = coded_side(&r->coded, &r->in, err);
+        return rc || r->coded.pending ? rc : requantize(r, err);
+    }
+    if (r->sides_left) {
+        r->sides_left--;
+        return target_copy(&r->target, &r->in, err);
+    }
+    return coded_is(&r->in.tensor) ? encode_coded(r, err) : encode_plain(r, err);
+}
+
 static int encode_meta(struct run *r, struct tu_err *err)
 {
     struct tu_buf json = {0};
     int rc = 0;
     tu_recipe_model(choosing.recipe, &r->in.model);
-    if (!r->writer)
+    if (!r->target.writer)
         return 0;
     if (strcmp(r->in.topic, "contents") == 0)
         rc = quant_contents(&choosing, r->in.json, r->in.json_len, &json, err);
@@ -233,34 +187,63 @@ static int encode_meta(struct run *r, struct tu_err *err)
     else
         rc = tu_buf_add(&json, r->in.json, r->in.json_len, err);
     if (!rc)
-        rc = tu_writer_meta(r->writer, r->in.topic, json.data, json.n, err);
+        rc = target_meta(&r->target, r->in.topic, json.data, json.n, err);
     tu_buf_release(&json);
+    return rc;
+}
+
+static void know_model(struct run *r)
+{
+    if (choosing.layers)
+        r->in.model.layers = choosing.layers;
+    r->in.model.importance = choosing.imatrix || choosing.calib_path;
+    tu_recipe_model(choosing.recipe, &r->in.model);
+}
+
+/* What can be known before the first tensor: plans of all, groups to fold. */
+static int begin_input(struct run *r, const char *path, struct tu_err *err)
+{
+    bool hf = !r->measure && target_is_hf(r->ctx);
+    int rc = input_open(&r->in, path, hf, r->ctx, err);
+    if (rc)
+        return rc;
+    const struct tu_source *s = tu_feed_source(r->in.feed);
+    know_model(r);
+    if (r->in.folder && !r->target.beside && !(r->target.beside = tu_strdup(r->in.folder, err)))
+        return TU_ENOMEM;
+    if (search_wanted()) {
+        rc = search_apply(&choosing, path, hf, r->ctx, err);
+        know_model(r);
+    }
+    if (!rc && s)
+        rc = choosing_check(&choosing, s, err);
+    if (!rc && choosing.calib && choosing.calib->method >= METHOD_AWQ)
+        rc = fold_new(&r->fold, choosing.calib, &choosing, s, err);
     return rc;
 }
 
 static int encode_input(struct run *r, const char *path, struct tu_err *err)
 {
     enum item what = ITEM_OTHER;
-    int rc = input_open(&r->in, path, r->ctx, err);
-    if (rc)
-        return rc;
+    int rc = begin_input(r, path, err);
     while (!rc && what != ITEM_DONE && (rc = input_next(&r->in, &what, err)) == 0) {
-        if (choosing.layers)
-            r->in.model.layers = choosing.layers;
-        r->in.model.importance = choosing.imatrix != NULL;
-        tu_recipe_model(choosing.recipe, &r->in.model);
-        if (what == ITEM_TENSOR)
+        know_model(r);
+        if (r->coded.pending && what != ITEM_TENSOR)
+            rc = coded_missing(&r->coded, err);
+        else if (what == ITEM_TENSOR)
             rc = encode_tensor(r, err);
         else if (what == ITEM_META)
             rc = encode_meta(r, err);
-        else if (what == ITEM_OTHER && r->writer)
-            rc = tu_feed_copy(r->in.feed, r->writer, err);
-        else if (what == ITEM_END && !(rc = tu_recipe_check(choosing.recipe, err)) &&
-                 r->writer)
-            rc = tu_writer_end(r->writer, false, err);
+        else if (what == ITEM_OTHER)
+            rc = target_copy(&r->target, &r->in, err);
+        else if (what == ITEM_END && !(rc = tu_recipe_check(choosing.recipe, err)))
+            rc = target_end(&r->target, err);
     }
     if (rc)
         tu_err_prefix(err, "%s", path);
+    fold_free(r->fold);
+    r->fold = NULL;
+    coded_forget(&r->coded);
     input_close(&r->in);
     return rc;
 }
@@ -270,12 +253,12 @@ static int run_all(struct run *r, int argc, char **argv)
     static const char *const standard_input[] = {"-"};
     const char *const *path = argc ? (const char *const *)argv : standard_input;
     struct tu_err err;
-    struct tu_out *out;
     int rc = choosing_begin(&choosing, r->ctx, &err);
+    r->target.work = -1;
+    if (!rc && !r->measure && target_is_engine(r->ctx))
+        tu_recipe_engine(choosing.recipe);
     if (!rc && !r->measure)
-        rc = tu_ctx_output(r->ctx, &out, &err);
-    if (!rc && !r->measure)
-        rc = tu_writer_new(&r->writer, out, &err);
+        rc = target_open(&r->target, r->ctx, &err);
     r->measure |= with_error;
     if (!rc && (r->measure || tu_json_wanted(r->ctx)))
         tu_rows_begin(r->ctx, columns);
@@ -283,12 +266,10 @@ static int run_all(struct run *r, int argc, char **argv)
         rc = encode_input(r, path[i], &err);
     if (!rc && r->measure && r->total.n)
         tell(r, "(all)", "-", NULL, r->to, 0, &r->total);
-    if (!rc && r->writer) {
-        rc = tu_writer_close(r->writer, false, &err);
-        r->writer = NULL;
-    }
+    if (!rc && r->target.writer)
+        rc = target_close(&r->target, &err);
     int status = rc ? tu_error(r->ctx, &err) : 0;
-    tu_writer_abort(r->writer);
+    target_abort(&r->target);
     choosing_end(&choosing);
     return status;
 }
@@ -308,8 +289,16 @@ static int run_measure(struct tu_ctx *ctx, int argc, char **argv)
 static const struct tu_opt options[] = {
     {0, "error", NULL, "decode again and report the error (--report FILE)", TU_OPT_FLAG,
      &with_error, NULL, 0},
+    {0, "allow-requantize", NULL, "code again what is codes already", TU_OPT_FLAG,
+     &choosing.requantize, NULL, 0},
+    CODING_OPTIONS,
+    SEARCH_OPTIONS,
+    TARGET_OPTIONS,
+    RESUME_OPTION,
     {0},
 };
+
+static const struct tu_opt measure_options[] = {CODING_OPTIONS, {0}};
 
 static const char *const usage[] = {"[option ...] [file ...]", NULL};
 
@@ -329,6 +318,7 @@ const struct tu_cmd quantize_measure = {
     .name = "measure",
     .summary = "show the error that quantizing makes, and write nothing",
     .usage = usage,
+    .opts = measure_options,
     .shared = quantize_options,
     .listings = quantize_listings,
     .flags = TU_CMD_STDIN | TU_CMD_NO_DEVICE,

@@ -4,7 +4,9 @@
 #include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include "quantize/quantize.h"
+#include "tensorutils/quant/deploy.h"
 
 /* Layers and a head of its own, from names. */
 static int look_at_name(struct tu_pattern *layer, struct tu_pattern *head,
@@ -51,6 +53,15 @@ static const char *contents_name(const void *ctx, size_t i)
     return s ? s : "";
 }
 
+static void take_model(struct input *in, const struct tu_model *m)
+{
+    in->model.layers = m->layers;
+    in->model.experts = m->experts;
+    in->model.heads = m->heads;
+    in->model.kv_heads = m->kv_heads;
+    in->model.tied = m->tied;
+}
+
 /* What META says of the model. */
 static int look_at_meta(struct input *in, struct tu_err *err)
 {
@@ -59,11 +70,14 @@ static int look_at_meta(struct input *in, struct tu_err *err)
         int rc = tu_model_from_meta(&m, in->json, in->json_len, err);
         if (rc)
             return rc;
-        in->model.layers = m.layers;
-        in->model.experts = m.experts;
-        in->model.heads = m.heads;
-        in->model.kv_heads = m.kv_heads;
-        in->model.tied = m.tied;
+        take_model(in, &m);
+    } else if (strcmp(in->topic, "gguf") == 0) {
+        /* Of an architecture that we do not know the names may tell. */
+        bool tied = in->model.tied;
+        if (!tu_model_from_gguf(&m, in->json, in->json_len, NULL)) {
+            take_model(in, &m);
+            in->model.tied = tied;
+        }
     } else if (strcmp(in->topic, "contents") == 0) {
         json_t *o;
         int rc = tu_json_parse(&o, in->json, in->json_len, NULL, err);
@@ -77,15 +91,80 @@ static int look_at_meta(struct input *in, struct tu_err *err)
     return 0;
 }
 
-int input_open(struct input *in, const char *path, struct tu_ctx *ctx, struct tu_err *err)
+/* Opening ------------------------------------------------------------------------------- */
+
+static const json_t *config_of(json_t **files, json_t **config, const struct input *in)
 {
-    *in = (struct input){.path = path};
-    int rc = tu_feed_open(&in->feed, path, NULL, tu_ctx_job(ctx), err);
+    *files = *config = NULL;
+    if (in->files.n && tu_json_parse(files, in->files.data, in->files.n, NULL, NULL))
+        return NULL;
+    const json_t *text = json_object_get(*files, "config.json");
+    if (!text || tu_json_parse(config, json_string_value(text), json_string_length(text), NULL,
+                               NULL))
+        return NULL;
+    const json_t *q = json_object_get(*config, "quantization_config");
+    return q ? q : json_object_get(*config, "compression_config");
+}
+
+/* The source as coded tensors, or under other names. */
+static int see(void *ctx, struct tu_source **s, struct tu_err *err)
+{
+    struct input *in = ctx;
+    if (in->hf_names && strcmp((*s)->format->name, "gguf") == 0)
+        return tu_gguf_to_hf(s, *s, err);
+    json_t *files, *config;
+    const json_t *q = config_of(&files, &config, in);
+    bool any = false;
+    int rc = q ? tu_deploy_read(s, *s, q, &any, err) : 0;
+    if (rc)
+        *s = NULL;
+    json_decref(files);
+    json_decref(config);
+    return rc;
+}
+
+/* A folder's small files: config.json tells the model before the first tensor. */
+static int open_folder(struct input *in, const char *path, struct tu_err *err)
+{
+    struct stat st;
+    struct tu_model m;
+    if (stat(path, &st) || !S_ISDIR(st.st_mode))
+        return 0;
+    if (!(in->folder = tu_strdup(path, err)))
+        return TU_ENOMEM;
+    int rc = tu_hf_files(&in->files, path, err);
+    json_t *files, *config;
     if (rc)
         return rc;
-    const struct tu_source *s = tu_feed_source(in->feed);
+    config_of(&files, &config, in);
+    const json_t *text = json_object_get(files, "config.json");
+    if (text && !tu_model_from_hf(&m, json_string_value(text), json_string_length(text), NULL)) {
+        take_model(in, &m);
+        rc = tu_model_to_meta(&in->model_json, &m, err);
+    }
+    json_decref(files);
+    json_decref(config);
+    return rc;
+}
+
+int input_open(struct input *in, const char *path, bool hf_names, struct tu_ctx *ctx,
+               struct tu_err *err)
+{
+    *in = (struct input){.path = path, .hf_names = hf_names};
+    struct tu_feed_how how = {.view = see, .ctx = in};
+    int rc = strcmp(path, "-") ? open_folder(in, path, err) : 0;
+    const struct tu_recipe_model model = in->model;
+    if (!rc)
+        rc = tu_feed_open(&in->feed, path, &how, tu_ctx_job(ctx), err);
+    const struct tu_source *s = rc ? NULL : tu_feed_source(in->feed);
     if (s)
         rc = look_at_names(&in->model, s->n, source_name, s, err);
+    if (model.layers) {
+        in->model = model;
+        in->synthetic = 2;
+    } else if (in->files.n) {
+        in->synthetic = 1;
+    }
     if (rc)
         input_close(in);
     return rc;
@@ -94,6 +173,9 @@ int input_open(struct input *in, const char *path, struct tu_ctx *ctx, struct tu
 void input_close(struct input *in)
 {
     tu_feed_close(in->feed);
+    tu_free(in->folder);
+    tu_buf_release(&in->files);
+    tu_buf_release(&in->model_json);
     if (in->spool)
         fclose(in->spool);
     *in = (struct input){.path = in->path};
@@ -103,6 +185,14 @@ int input_next(struct input *in, enum item *what, struct tu_err *err)
 {
     const struct tu_record *rec;
     in->spooled = false;
+    if (in->synthetic) {
+        const struct tu_buf *b = in->synthetic-- == 2 ? &in->model_json : &in->files;
+        *what = ITEM_META;
+        in->topic = b == &in->files ? "files" : "model";
+        in->json = b->data;
+        in->json_len = b->n;
+        return 0;
+    }
     int rc = tu_feed_next(in->feed, &rec, err);
     if (rc)
         return rc;
@@ -138,7 +228,7 @@ int input_spool(struct input *in, struct tu_err *err)
 {
     char buf[65536];
     size_t got = 1;
-    if (tu_feed_source(in->feed))
+    if (in->spooled || tu_feed_source(in->feed))
         return 0;
     if (!in->spool && !(in->spool = tmpfile()))
         return tu_fail_errno(err, "temporary file");

@@ -3,8 +3,8 @@
 #include "quantize/quantize.h"
 
 static const struct tu_cmd *const subs[] = {
-    &quantize_encode,  &quantize_decode, &quantize_plan,
-    &quantize_measure, &quantize_search, NULL,
+    &quantize_encode, &quantize_decode,  &quantize_repack, &quantize_sparsify, &quantize_plan,
+    &quantize_measure, &quantize_search, &quantize_imatrix, NULL,
 };
 
 static const struct tu_cmd command = {

@@ -2,12 +2,13 @@
 /* opts.c: the options that choose a codec for each tensor, and what they make of one. */
 #include <inttypes.h>
 #include <string.h>
+#include "quantize/calib.h"
 #include "quantize/quantize.h"
 
 struct choosing choosing = {.type = "q8_0"};
 
-static const char *const compats[] = {"none", "ggml", NULL};
-static const char *const nonfinites[] = {"error", "zero", "keep", NULL};
+const char *const quantize_compats[] = {"none", "ggml", NULL};
+const char *const quantize_nonfinites[] = {"error", "zero", "keep", NULL};
 
 const struct tu_opt quantize_options[] = {
     {'t', "type", "TYPE", "codec, mixture or dtype for the weights; default: q8_0",
@@ -17,18 +18,12 @@ const struct tu_opt quantize_options[] = {
      &choosing.rule, NULL, TU_OPT_EACH},
     {0, "recipe", "FILE", "a file of such rules", TU_OPT_FILE_IN, &choosing.recipe_file,
      NULL, 0},
-    {0, "imatrix", "FILE", "importance matrix of llama.cpp, either format",
-     TU_OPT_FILE_IN, &choosing.imatrix_path, NULL, 0},
     {0, "layers", "N",
      "layers of the model, where neither META nor names before the first tensor "
      "tell",
      TU_OPT_U64, &choosing.layers, NULL, 0},
     {0, "no-fallback", NULL, "fail before any work where a type does not fit a shape",
      TU_OPT_FLAG, &choosing.no_fallback, NULL, 0},
-    {0, "nonfinite", NULL, "what to do with NaN and Inf", TU_OPT_CHOICE,
-     &choosing.nonfinite, nonfinites, 0},
-    {0, "compat", NULL, "reproduce the defects of a peer's encoders", TU_OPT_CHOICE,
-     &choosing.compat, compats, 0},
     {0},
 };
 
@@ -48,6 +43,7 @@ const struct tu_listing quantize_listings[] = {
     {"codecs", "codecs, for -t and --rule", codec_row},
     {"mixtures", "llama.cpp's mixtures, for -t", tu_mixture_list},
     {"roles", "roles that mixtures go by, with their patterns", role_row},
+    {"methods", "how inputs of layers are used, for --method", calib_method_row},
     {NULL, NULL, NULL},
 };
 
@@ -60,36 +56,56 @@ int choosing_begin(struct choosing *c, struct tu_ctx *ctx, struct tu_err *err)
         rc = tu_recipe_file(c->recipe, c->recipe_file, err);
     if (!rc && c->imatrix_path)
         rc = tu_imatrix_open(&c->imatrix, c->imatrix_path, tu_ctx_job(ctx), err);
+    if (!rc && (c->calib_path || c->method)) {
+        if (!(c->calib = tu_calloc(1, sizeof *c->calib, err)))
+            return TU_ENOMEM;
+        rc = calib_open(c->calib, c->calib_path, c->method, ctx, err);
+    }
     return rc;
 }
 
 void choosing_end(struct choosing *c)
 {
+    if (c->calib)
+        calib_close(c->calib);
+    tu_free(c->calib);
+    c->calib = NULL;
     tu_recipe_free(c->recipe);
     tu_imatrix_free(c->imatrix);
     c->recipe = NULL;
     c->imatrix = NULL;
 }
 
-/* The tensor's importance, a copy; checked against its columns. */
+/* The tensor's importance, a copy: from the matrix, under its own name or GGUF's, else from
+ * the inputs of its layer. Checked against its columns; experts that are stacked have
+ * weights each. */
 static int take_importance(struct task *t, const struct choosing *c,
                            const struct tu_tensor *tensor, struct tu_err *err)
 {
-    uint64_t n, cols = tensor->rank ? tensor->dim[tensor->rank - 1] : 1;
+    uint64_t n = 0, cols = tensor->rank ? tensor->dim[tensor->rank - 1] : 1;
+    uint64_t stack = tensor->rank == 3 ? tensor->dim[0] : 1;
     const float *w = c->imatrix ? tu_imatrix_find(c->imatrix, tensor->name, &n) : NULL;
+    size_t input = !w && c->calib ? calib_find(c->calib, tensor->name) : SIZE_MAX;
+    t->parts = 1;
+    if (input != SIZE_MAX) {
+        int rc = calib_importance(c->calib, input, cols, &t->importance, err);
+        t->coding.importance = t->importance;
+        return rc;
+    }
     if (!w)
         return 0;
-    if (n != cols)
+    if (n != cols && n != cols * stack)
         return tu_fail(err, TU_EUSAGE,
                        "'%.80s': %" PRIu64 " weights in the importance matrix, "
                        "expected %" PRIu64,
                        tensor->name, n, cols);
-    if (!(t->importance = tu_alloc((size_t)cols, sizeof *w, err)))
+    if (!(t->importance = tu_alloc((size_t)n, sizeof *w, err)))
         return TU_ENOMEM;
-    memcpy(t->importance, w, (size_t)cols * sizeof *w);
+    memcpy(t->importance, w, (size_t)n * sizeof *w);
     if (!c->compat)
-        t->repaired = tu_importance_repair(t->importance, cols, 16);
+        t->repaired = tu_importance_repair(t->importance, n, 16);
     t->coding.importance = t->importance;
+    t->parts = tu_max(1, n / tu_max(cols, 1));
     return 0;
 }
 
@@ -131,6 +147,18 @@ int task_begin(struct task *t, struct choosing *c, const struct tu_tensor *tenso
     if (rc)
         task_end(t);
     return rc;
+}
+
+int choosing_check(struct choosing *c, const struct tu_source *s, struct tu_err *err)
+{
+    int rc = 0;
+    for (size_t i = 0; !rc && i < s->n; i++) {
+        struct task t;
+        rc = task_begin(&t, c, &s->tensor[i], err);
+        if (!rc)
+            task_end(&t);
+    }
+    return rc ? rc : tu_recipe_check(c->recipe, err);
 }
 
 void task_end(struct task *t)

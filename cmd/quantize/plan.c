@@ -84,12 +84,13 @@ static int plan_input(struct tu_ctx *ctx, const char *path, struct totals *sum,
 {
     struct input in;
     enum item what = ITEM_OTHER;
-    int rc = input_open(&in, path, ctx, err);
+    int rc = input_open(&in, path, false, ctx, err);
     if (rc)
         return rc;
     while (!rc && what != ITEM_DONE && (rc = input_next(&in, &what, err)) == 0) {
         if (choosing.layers)
             in.model.layers = choosing.layers;
+        in.model.importance = choosing.imatrix || choosing.calib_path;
         tu_recipe_model(choosing.recipe, &in.model);
         if (what == ITEM_TENSOR)
             rc = plan_tensor(ctx, &in.tensor, sum, err);
@@ -119,12 +120,14 @@ static int run(struct tu_ctx *ctx, int argc, char **argv)
     return rc ? tu_error(ctx, &err) : 0;
 }
 
+static const struct tu_opt options[] = {CODING_OPTIONS, {0}};
 static const char *const usage[] = {"[option ...] [file ...]", NULL};
 
 const struct tu_cmd quantize_plan = {
     .name = "plan",
     .summary = "show what encode would do to each tensor",
     .usage = usage,
+    .opts = options,
     .shared = quantize_options,
     .listings = quantize_listings,
     .flags = TU_CMD_STDIN | TU_CMD_NO_DEVICE,

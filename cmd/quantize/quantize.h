@@ -10,27 +10,47 @@
 #include <tensorutils/quant.h>
 #include "common/main.h"
 
-extern const struct tu_cmd quantize_encode, quantize_decode, quantize_plan, quantize_measure,
-    quantize_search;
+extern const struct tu_cmd quantize_encode, quantize_decode, quantize_repack, quantize_sparsify,
+    quantize_plan, quantize_measure, quantize_search, quantize_imatrix;
 extern const struct tu_listing quantize_listings[];
+
+struct calib;
 
 /* opts.c: which codec a tensor gets. */
 struct choosing {
-    const char *type, *recipe_file, *imatrix_path;
+    const char *type, *recipe_file, *imatrix_path, *calib_path, *method;
     struct tu_list rule;
     int compat;    /* index: none, ggml */
     int nonfinite; /* index in enum tu_nonfinite */
-    bool no_fallback;
+    bool no_fallback, requantize;
     uint64_t layers;
     /* Made of them. */
     struct tu_recipe *recipe;
     struct tu_imatrix *imatrix;
+    struct calib *calib; /* NULL: no inputs and no method */
 };
 extern struct choosing choosing;
 extern const struct tu_opt quantize_options[];
+extern const char *const quantize_compats[], *const quantize_nonfinites[];
+
+/* Rows for the tables of what codes floats. */
+#define CODING_OPTIONS                                                                   \
+    {0, "imatrix", "FILE", "importance matrix of llama.cpp, either format",               \
+     TU_OPT_FILE_IN, &choosing.imatrix_path, NULL, 0},                                    \
+        {0, "calib", "FILE", "inputs of the layers: X.input for X.weight",                \
+         TU_OPT_FILE_IN, &choosing.calib_path, NULL, 0},                                  \
+        {0, "method", "METHOD", "how inputs are used: gptq, awq, smooth; with arguments", \
+         TU_OPT_STRING, &choosing.method, NULL, 0},                                       \
+        {0, "nonfinite", NULL, "what to do with NaN and Inf", TU_OPT_CHOICE,              \
+         &choosing.nonfinite, quantize_nonfinites, 0},                                    \
+        {0, "compat", NULL, "reproduce the defects of a peer's encoders", TU_OPT_CHOICE,  \
+         &choosing.compat, quantize_compats, 0}
 
 TU_MUST int choosing_begin(struct choosing *c, struct tu_ctx *ctx, struct tu_err *err);
 void choosing_end(struct choosing *c);
+
+/* Before any work: every tensor of the source has a plan, and every rule a tensor. */
+TU_MUST int choosing_check(struct choosing *c, const struct tu_source *s, struct tu_err *err);
 
 /* What one tensor becomes. */
 struct task {
@@ -39,7 +59,8 @@ struct task {
     struct tu_coding coding; /* if `codec` */
     bool codec;
     uint32_t cast;           /* else: the dtype to cast to; TU_DTYPE_NONE: keep */
-    float *importance;       /* owned */
+    float *importance;       /* owned: [parts, columns] */
+    uint64_t parts;          /* experts that are stacked, each with weights of its own; or 1 */
     uint64_t repaired;       /* runs of weights that were all 0 */
 };
 TU_MUST int task_begin(struct task *t, struct choosing *c, const struct tu_tensor *tensor,
@@ -53,6 +74,11 @@ enum item { ITEM_TENSOR, ITEM_META, ITEM_OTHER, ITEM_END, ITEM_DONE };
 
 struct input {
     const char *path;
+    char *folder;             /* of small files, where the input is one */
+    struct tu_buf files;      /* META files of it */
+    unsigned synthetic;       /* records of META that are made up and still to come */
+    struct tu_buf model_json; /* META model of its config.json */
+    bool hf_names;            /* GGUF's tensors under Hugging Face's names */
     struct tu_feed *feed;
     FILE *spool;              /* of a payload that is read twice */
     bool spooled;
@@ -61,7 +87,10 @@ struct input {
     size_t json_len;
     struct tu_recipe_model model; /* as far as is known */
 };
-TU_MUST int input_open(struct input *in, const char *path, struct tu_ctx *ctx, struct tu_err *err);
+/* hf_names: see a GGUF file as the tensors of Hugging Face's files. Engines' checkpoints
+ * (quantization_config in config.json) are seen as coded tensors. */
+TU_MUST int input_open(struct input *in, const char *path, bool hf_names, struct tu_ctx *ctx,
+                       struct tu_err *err);
 void input_close(struct input *in);
 TU_MUST int input_next(struct input *in, enum item *what, struct tu_err *err);
 /* Exactly n bytes of the tensor at hand. */

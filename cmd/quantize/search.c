@@ -5,11 +5,10 @@
 #include <string.h>
 #include <tensorutils/draw.h>
 #include "quantize/quantize.h"
+#include "quantize/search.h"
 
+struct search_opt search_opt;
 static const char *svg_path;
-static struct tu_list type_list;
-static double target_bpw;
-static uint64_t target_size;
 
 static const char *const usual[] = {"q2_k", "q3_k", "q4_k", "q5_k", "q6_k", "q8_0"};
 
@@ -22,6 +21,7 @@ struct tensor {
 struct search {
     struct tu_ctx *ctx;
     struct input in;
+    bool hf_names, quiet; /* quiet: for encode, no report */
     const char *const *type;
     size_t types;
     struct tensor *tensor;
@@ -50,9 +50,10 @@ static int flow_rewind(void *ctx, struct tu_err *err)
     return input_rewind(&((struct search *)ctx)->in, err);
 }
 
-/* Size and squared error of the tensor at hand under one type. */
-static int try_type(struct search *s, const char *type, struct tu_way *w,
-                    struct tu_err *err)
+/* Size and squared error of the tensor at hand under one type, by the importance and the
+ * defects that encoding would have. */
+static int try_type(struct search *s, const struct task *like, const char *type,
+                    struct tu_way *w, struct tu_err *err)
 {
     const struct tu_tensor *x = &s->in.tensor;
     struct tu_flow flow = {s, flow_read, flow_write, flow_rewind};
@@ -62,7 +63,9 @@ static int try_type(struct search *s, const char *type, struct tu_way *w,
                                 .nonfinite = (enum tu_nonfinite)choosing.nonfinite,
                                 .measure = &m};
     void *side[TU_CODING_SIDES] = {NULL};
-    struct tu_coding c = {.compat = false};
+    struct tu_coding c = {.compat = like->coding.compat,
+                          .stream = like->coding.stream,
+                          .importance = like->parts > 1 ? NULL : like->coding.importance};
     struct tu_spec spec;
     int rc = tu_spec_parse(&spec, type, err);
     if (rc)
@@ -96,18 +99,18 @@ static int search_tensor(struct search *s, struct tu_err *err)
         rc = task_begin(&t, &choosing, x, err);
     if (rc)
         return rc;
-    const bool coded = t.codec;
+    const bool coded = t.codec && !t.choice.fixed;
     s->elements += n;
     s->kept += coded ? 0 : task_bytes(&t, x);
-    task_end(&t);
-    if (!coded)
-        return 0;
-    if ((rc = TU_GROW(&s->tensor, &s->cap, s->n, err)) || (rc = input_spool(&s->in, err)))
-        return rc;
-    for (size_t k = 0; !rc && k < s->types; k++) {
+    if (coded && !(rc = TU_GROW(&s->tensor, &s->cap, s->n, err)))
+        rc = input_spool(&s->in, err);
+    for (size_t k = 0; !rc && coded && k < s->types; k++) {
         if (!(rc = TU_GROW(&s->way, &s->way_cap, s->n * s->types + k, err)))
-            rc = try_type(s, s->type[k], &s->way[s->n * s->types + k], err);
+            rc = try_type(s, &t, s->type[k], &s->way[s->n * s->types + k], err);
     }
+    task_end(&t);
+    if (!coded || rc)
+        return rc ? tu_err_prefix(err, "'%.80s'", x->name) : 0;
     if (!rc && !(s->tensor[s->n].name = tu_strdup(x->name, err)))
         rc = TU_ENOMEM;
     if (rc)
@@ -119,10 +122,13 @@ static int search_tensor(struct search *s, struct tu_err *err)
 static int search_input(struct search *s, const char *path, struct tu_err *err)
 {
     enum item what = ITEM_OTHER;
-    int rc = input_open(&s->in, path, s->ctx, err);
+    int rc = input_open(&s->in, path, s->hf_names, s->ctx, err);
     if (rc)
         return rc;
     while (!rc && what != ITEM_DONE && (rc = input_next(&s->in, &what, err)) == 0) {
+        if (choosing.layers)
+            s->in.model.layers = choosing.layers;
+        s->in.model.importance = choosing.imatrix || choosing.calib_path;
         tu_recipe_model(choosing.recipe, &s->in.model);
         if (what == ITEM_TENSOR)
             rc = search_tensor(s, err);
@@ -180,9 +186,9 @@ static const struct tu_column columns[] = {
 static int choose(struct search *s, const struct tu_step *step, size_t steps,
                   size_t *taken, struct tu_err *err)
 {
-    uint64_t most = target_size ? target_size : UINT64_MAX;
-    if (target_bpw > 0)
-        most = tu_min(most, (uint64_t)(target_bpw * (double)s->elements / 8));
+    uint64_t most = search_opt.size ? search_opt.size : UINT64_MAX;
+    if (search_opt.bpw > 0)
+        most = tu_min(most, (uint64_t)(search_opt.bpw * (double)s->elements / 8));
     if (step[0].bytes + s->kept > most)
         return tu_fail(err, TU_EUSAGE,
                        "the smallest choice takes %" PRIu64 " bytes, %.4f bits per "
@@ -195,7 +201,7 @@ static int choose(struct search *s, const struct tu_step *step, size_t steps,
             s->tensor[step[i].tensor].at = step[i].way;
             *taken = i;
         }
-        if (!tu_json_wanted(s->ctx))
+        if (s->quiet || !tu_json_wanted(s->ctx))
             continue;
         tu_row(s->ctx, (const struct tu_cell[]){
                            {.u = step[i].bytes + s->kept},
@@ -207,21 +213,25 @@ static int choose(struct search *s, const struct tu_step *step, size_t steps,
     return 0;
 }
 
+/* Every tensor's type, and the steps up to there. */
+static int solve(struct search *s, struct tu_step **step, size_t *steps, size_t *taken,
+                 struct tu_err *err)
+{
+    size_t *first = tu_calloc(s->n, sizeof *first, err);
+    int rc = first ? tu_frontier(s->way, s->n, s->types, first, step, steps, err) : TU_ENOMEM;
+    for (size_t i = 0; !rc && i < s->n; i++)
+        s->tensor[i].at = first[i];
+    tu_free(first);
+    if (!rc && !s->quiet && tu_json_wanted(s->ctx))
+        tu_rows_begin(s->ctx, columns);
+    return rc ? rc : choose(s, *step, *steps, taken, err);
+}
+
 static int answer(struct search *s, struct tu_err *err)
 {
     struct tu_step *step = NULL;
     size_t steps = 0, taken = 0;
-    size_t *first = tu_calloc(s->n, sizeof *first, err);
-    int rc = first ? tu_frontier(s->way, s->n, s->types, first, &step, &steps, err)
-                   : TU_ENOMEM;
-    for (size_t i = 0; !rc && i < s->n; i++)
-        s->tensor[i].at = first[i];
-    tu_free(first);
-    if (rc)
-        return rc;
-    if (tu_json_wanted(s->ctx))
-        tu_rows_begin(s->ctx, columns);
-    rc = choose(s, step, steps, &taken, err);
+    int rc = solve(s, &step, &steps, &taken, err);
     if (!rc && svg_path)
         rc = draw(s, step, steps, err);
     if (!rc) {
@@ -236,34 +246,69 @@ static int answer(struct search *s, struct tu_err *err)
     return rc;
 }
 
+static void begin(struct search *s)
+{
+    s->type = search_opt.types.n ? TU_LIST(&search_opt.types, const char *) : usual;
+    s->types = search_opt.types.n ? search_opt.types.n : sizeof usual / sizeof *usual;
+}
+
+static void end(struct search *s)
+{
+    for (size_t i = 0; i < s->n; i++)
+        tu_free(s->tensor[i].name);
+    tu_free(s->tensor);
+    tu_free(s->way);
+}
+
+bool search_wanted(void)
+{
+    return search_opt.bpw > 0 || search_opt.size;
+}
+
+int search_apply(struct choosing *c, const char *path, bool hf_names, struct tu_ctx *ctx,
+                 struct tu_err *err)
+{
+    struct search s = {.ctx = ctx, .hf_names = hf_names, .quiet = true};
+    struct tu_step *step = NULL;
+    size_t steps = 0, taken = 0;
+    if (!strcmp(path, "-"))
+        return tu_fail(err, TU_EUSAGE, "a target size needs a file: all tensors are read first");
+    begin(&s);
+    int rc = search_input(&s, path, err);
+    if (!rc && s.n)
+        rc = solve(&s, &step, &steps, &taken, err);
+    for (size_t i = 0; !rc && i < s.n; i++) {
+        struct tu_buf rule = {0};
+        rc = tu_buf_printf(&rule, err, "\\Q%s\\E$=%s", s.tensor[i].name,
+                           s.type[s.tensor[i].at]);
+        if (!rc)
+            rc = tu_recipe_rule(c->recipe, rule.data, err);
+        tu_buf_release(&rule);
+    }
+    tu_free(step);
+    end(&s);
+    return rc;
+}
+
 static int run(struct tu_ctx *ctx, int argc, char **argv)
 {
-    struct search s = {.ctx = ctx, .type = usual, .types = sizeof usual / sizeof *usual};
+    struct search s = {.ctx = ctx};
     struct tu_err err;
-    if (type_list.n) {
-        s.type = TU_LIST(&type_list, const char *);
-        s.types = type_list.n;
-    }
+    begin(&s);
     int rc = choosing_begin(&choosing, ctx, &err);
     if (!rc)
         rc = search_input(&s, argc ? argv[0] : "-", &err);
     if (!rc)
         rc = answer(&s, &err);
-    for (size_t i = 0; i < s.n; i++)
-        tu_free(s.tensor[i].name);
-    tu_free(s.tensor);
-    tu_free(s.way);
+    end(&s);
     choosing_end(&choosing);
     return rc ? tu_error(ctx, &err) : 0;
 }
 
 static const struct tu_opt options[] = {
-    {0, "types", "LIST", "types to choose from; default: q2_k,q3_k,q4_k,q5_k,q6_k,q8_0",
-     TU_OPT_STRING, &type_list, NULL, TU_OPT_LIST},
-    {0, "target-bpw", "BITS", "bits per weight at most, of all tensors", TU_OPT_DOUBLE,
-     &target_bpw, NULL, 0},
-    {0, "target-size", "SIZE", "bytes at most", TU_OPT_SIZE, &target_size, NULL, 0},
+    SEARCH_OPTIONS,
     {0, "svg", "FILE", "a chart of the frontier", TU_OPT_FILE_OUT, &svg_path, NULL, 0},
+    CODING_OPTIONS,
     {0},
 };
 

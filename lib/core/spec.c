@@ -76,6 +76,15 @@ const char *tu_spec_get(const struct tu_spec *s, const char *key)
     return NULL;
 }
 
+int tu_spec_print(const struct tu_spec *s, struct tu_buf *out, struct tu_err *err)
+{
+    int rc = tu_buf_text(out, s->name, err);
+    for (size_t i = 0; !rc && i < s->n; i++)
+        rc = tu_buf_printf(out, err, "%c%s%s%s", i ? ',' : ':', s->key[i].key,
+                           *s->key[i].value ? "=" : "", s->key[i].value);
+    return rc;
+}
+
 int tu_spec_u64(const struct tu_spec *s, const char *key, uint64_t fallback,
                 uint64_t *out, struct tu_err *err)
 {

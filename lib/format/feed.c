@@ -237,6 +237,8 @@ static int open_source(struct tu_feed *f, const char *path, struct tu_in *in,
         code = tu_source_join(&pieces, pieces, err);
         f->source = code ? NULL : pieces;
     }
+    if (!code && how->view)
+        code = how->view(how->ctx, &f->source, err);
     return code ? code : lay_out(f, &by_source, how, err);
 }
 

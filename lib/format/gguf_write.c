@@ -235,7 +235,11 @@ static int complete(json_t *meta, const struct tu_save *what, uint64_t *align,
     bool blocks = false;
     for (size_t i = 0; i < what->n; i++)
         blocks = blocks || what->tensor[i].dtype >= TU_DTYPE_GGML;
-    if (!json_object_get(meta, arch))
+    /* Parts behind the first, and importance matrices, have none. */
+    const char *type = json_string_value(json_array_get(json_object_get(meta, "general.type"), 1));
+    const bool model = !(type && !strcmp(type, "imatrix")) &&
+                       !json_integer_value(json_array_get(json_object_get(meta, "split.no"), 1));
+    if (model && !json_object_get(meta, arch))
         return tu_fail(err, TU_EMETA, "no META 'gguf' gives general.architecture, which every GGUF "
                        "file has");
     *align = a ? (uint64_t)json_integer_value(a) : TUI_GGUF_ALIGN;

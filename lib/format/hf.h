@@ -5,6 +5,7 @@
 
 #include <tensorutils/format.h>
 
+#define TUI_HF_SMALL ((size_t)64 << 20) /* bytes of a small file */
 #define TUI_HF_ONE "model.safetensors"
 #define TUI_HF_INDEX "model.safetensors.index.json"
 #define TUI_HF_SHARD "model-%05u-of-%05u.safetensors"

@@ -48,6 +48,7 @@ struct hf_sink {
     struct tu_sink base;
     const struct tu_job *job;
     char *folder; /* under its temporary name; NULL once published */
+    char *beside; /* folder of small files that go along, or NULL */
     bool force;
     size_t files;
     struct tu_sink **file; /* [files]; NULL when finished */
@@ -92,6 +93,7 @@ static void close_hf(struct tu_sink *sink)
         tu_job_temporary(s->job, s->folder, false);
     }
     tu_free(s->folder);
+    tu_free(s->beside);
     tu_free(s->file);
     tu_free(s->name);
     tu_free(s->of);
@@ -159,6 +161,30 @@ static int write_small(struct hf_sink *s, bool durable, struct tu_err *err)
     return code;
 }
 
+/* The small files beside the source that did not travel as META: tokenizers that are no
+ * text. */
+static int copy_beside(struct hf_sink *s, bool durable, struct tu_err *err)
+{
+    DIR *d = s->beside ? opendir(s->beside) : NULL;
+    int code = 0;
+    for (struct dirent *e; d && !code && (e = readdir(d));) {
+        if (!tu_hf_travels(e->d_name) || json_object_get(s->small, e->d_name))
+            continue;
+        char *from = tui_hf_join(s->beside, e->d_name, err), *data = NULL;
+        char *to = from ? tui_hf_join(s->folder, e->d_name, err) : NULL;
+        size_t n;
+        code = to ? tu_file_read(from, TUI_HF_SMALL, &data, &n, err) : TU_ENOMEM;
+        if (!code)
+            code = tu_file_write(to, data, n, durable, s->job, err);
+        tu_free(data);
+        tu_free(from);
+        tu_free(to);
+    }
+    if (d)
+        closedir(d);
+    return code;
+}
+
 static int finish_hf(struct tu_sink *sink, bool durable, struct tu_err *err)
 {
     struct hf_sink *s = (struct hf_sink *)sink;
@@ -178,6 +204,8 @@ static int finish_hf(struct tu_sink *sink, bool durable, struct tu_err *err)
     }
     if (!code)
         code = write_small(s, durable, err);
+    if (!code)
+        code = copy_beside(s, durable, err);
     if (!code && durable)
         code = tu_dir_sync(s->folder, err);
     return code ? code : publish(s, err);
@@ -355,6 +383,8 @@ int tui_hf_save(struct tu_sink **out, const char *path, const struct tu_save *wh
     int code = s->base.path ? 0 : TU_ENOMEM;
     for (size_t n = code ? 0 : strlen(path); n > 1 && path[n - 1] == '/'; n--)
         s->base.path[n - 1] = 0;
+    if (!code && what->beside && !(s->beside = tu_strdup(what->beside, err)))
+        code = TU_ENOMEM;
     if (!code)
         code = make_folder(s, err);
     if (!code)

@@ -10,6 +10,7 @@
 #include <math.h>
 #include <string.h>
 #include "affine.h"
+#include "deploy.h"
 #include "families.h"
 
 enum param { BLOCK, NESTED };
@@ -238,10 +239,8 @@ static int decode4(const struct tu_coding *c, uint64_t first, size_t n, const vo
     (void)err;
     float value[16];
     unsigned char q[4096];
-    const struct book *b = book_of(c);
     size_t block = (size_t)c->atom;
-    for (unsigned i = 0; i < 16; i++)
-        value[b->code ? b->code[i] : i] = b->value[i];
+    tui_book16_of(c->codec->name, value);
     for (size_t i = 0; i < n; i += block) {
         size_t k = n - i < block ? n - i : block;
         tui_nibbles_unpack((const unsigned char *)code + i / 2, k, true, q);
@@ -309,6 +308,13 @@ static int decode8(const struct tu_coding *c, uint64_t first, size_t n, const vo
     for (size_t i = 0; i < n; i++)
         x[i] = map[((const unsigned char *)code)[i]] * scale[i / (size_t)c->atom];
     return 0;
+}
+
+void tui_book16_of(const char *codec, float value[16])
+{
+    const struct book *b = strcmp(codec, "nf4") == 0 ? &nf4 : &fp4;
+    for (unsigned i = 0; i < 16; i++)
+        value[b->code ? b->code[i] : i] = b->value[i];
 }
 
 #define SOURCE "bitsandbytes-foundation/bitsandbytes: functional.py"

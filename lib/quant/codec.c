@@ -104,16 +104,6 @@ double tu_coding_bpw(const struct tu_coding *c)
     return c->elements ? 8 * bytes / (double)c->elements : 0;
 }
 
-/* The spec as it was given: "mxfp8:elem=e5m2,scale=rceil". */
-static int spec_text(struct tu_buf *out, const struct tu_spec *s, struct tu_err *err)
-{
-    int rc = tu_buf_text(out, s->name, err);
-    for (size_t i = 0; !rc && i < s->n; i++)
-        rc = tu_buf_printf(out, err, "%c%s%s%s", i ? ',' : ':', s->key[i].key,
-                           *s->key[i].value ? "=" : "", s->key[i].value);
-    return rc;
-}
-
 static json_t *dims(const uint64_t *dim, unsigned rank)
 {
     json_t *a = json_array();
@@ -129,7 +119,7 @@ int tu_coding_meta(const struct tu_coding *c, const struct tu_spec *spec,
     struct tu_buf text = {0};
     char code[8];
     json_t *o = json_object();
-    int rc = o ? spec_text(&text, spec, err)
+    int rc = o ? tu_spec_print(spec, &text, err)
                : tu_fail(err, TU_ENOMEM, "no memory for metadata");
     if (rc)
         goto out;
@@ -149,5 +139,53 @@ int tu_coding_meta(const struct tu_coding *c, const struct tu_spec *spec,
 out:
     json_decref(o);
     tu_buf_release(&text);
+    return rc;
+}
+
+/* What `quant` says; *scheme is borrowed from q. */
+static int read_quant(const json_t *q, const char **scheme, uint32_t *dtype, uint64_t *dim,
+                      unsigned *rank, struct tu_err *err)
+{
+    const json_t *shape = json_object_get(q, "shape");
+    const char *name = json_string_value(json_object_get(q, "dtype"));
+    const struct tu_dtype *d = name ? tu_dtype_named(name) : NULL;
+    *scheme = json_string_value(json_object_get(q, "scheme"));
+    *rank = (unsigned)json_array_size(shape);
+    if (!d || !json_is_array(shape) || *rank > TU_RANK_MAX)
+        return tu_fail(err, TU_EMETA, "quant: dtype or shape missing");
+    for (unsigned i = 0; i < *rank; i++) {
+        const json_t *v = json_array_get(shape, i);
+        if (!json_is_integer(v) || json_integer_value(v) < 0)
+            return tu_fail(err, TU_EMETA, "quant: shape holds no whole numbers");
+        dim[i] = (uint64_t)json_integer_value(v);
+    }
+    *dtype = d->code;
+    return 0;
+}
+
+int tu_coded_by(const struct tu_tensor *t, struct tu_spec *spec, uint32_t *dtype,
+                uint64_t *dim, unsigned *rank, bool *yes, struct tu_err *err)
+{
+    json_t *o = NULL;
+    const char *scheme = NULL;
+    int rc = 0;
+    *yes = false;
+    if (t->meta && *t->meta && (rc = tu_json_parse(&o, t->meta, strlen(t->meta), NULL, err)))
+        return rc;
+    const json_t *q = json_object_get(o, "quant");
+    if (json_object_get(q, "scheme")) {
+        rc = read_quant(q, &scheme, dtype, dim, rank, err);
+    } else if (t->dtype & TU_DTYPE_GGML && t->dtype < TU_DTYPE_PRIVATE) {
+        const struct tu_dtype *d = tu_dtype_find(t->dtype);
+        if (!d)
+            rc = tu_fail(err, TU_EDTYPE, "unknown block format 0x%04x", (unsigned)t->dtype);
+        *dtype = TU_F32;
+        *rank = t->rank;
+        memcpy(dim, t->dim, t->rank * sizeof *dim);
+        scheme = d ? d->name : NULL;
+    }
+    if (!rc && scheme && !(rc = tu_spec_parse(spec, scheme, err)))
+        *yes = true;
+    json_decref(o);
     return rc;
 }

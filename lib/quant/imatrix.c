@@ -9,20 +9,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include "imatrix.h"
 #include "tensorutils/format.h"
+#include "tensorutils/model.h"
 #include "tensorutils/quant.h"
-
-struct entry {
-    const char *name;
-    const float *weight;
-    uint64_t n;
-};
-
-struct tu_imatrix {
-    struct tu_arena *arena;
-    struct entry *entry;
-    size_t n, cap;
-};
 
 #define MOST (UINT64_C(1) << 28) /* weights of an entry */
 
@@ -35,18 +25,19 @@ static int add(struct tu_imatrix *m, const char *name, size_t len, uint64_t n,
     int rc = TU_GROW(&m->entry, &m->cap, m->n, err);
     if (rc)
         return rc;
-    struct entry *e = &m->entry[m->n];
+    struct tui_importance *e = &m->entry[m->n];
     *weight = tu_arena_alloc(m->arena, (size_t)n, sizeof **weight, err);
     e->name = tu_arena_text(m->arena, name, len, err);
     if (!*weight || !e->name)
         return TU_ENOMEM;
     e->weight = *weight;
     e->n = n;
+    e->count = 1;
     m->n++;
     return 0;
 }
 
-static int check(const struct entry *e, struct tu_err *err)
+static int check(const struct tui_importance *e, struct tu_err *err)
 {
     for (uint64_t i = 0; i < e->n; i++)
         if (!isfinite(e->weight[i]) || e->weight[i] < 0)
@@ -152,7 +143,37 @@ static int read_gguf(struct tu_imatrix *m, const char *path, const struct tu_job
 
 static int by_name(const void *a, const void *b)
 {
-    return strcmp(((const struct entry *)a)->name, ((const struct entry *)b)->name);
+    return strcmp(((const struct tui_importance *)a)->name, ((const struct tui_importance *)b)->name);
+}
+
+int tu_imatrix_new(struct tu_imatrix **out, struct tu_err *err)
+{
+    struct tu_imatrix *m = tu_calloc(1, sizeof *m, err);
+    if (!m || !(m->arena = tu_arena_new(err))) {
+        tu_imatrix_free(m);
+        return TU_ENOMEM;
+    }
+    *out = m;
+    return 0;
+}
+
+int tu_imatrix_add(struct tu_imatrix *m, const char *name, const float *w, uint64_t n,
+                   uint64_t count, struct tu_err *err)
+{
+    struct tu_buf gguf = {0};
+    float *own;
+    bool yes = false;
+    int rc = tu_gguf_name(&gguf, name, &yes, err);
+    if (!rc && yes)
+        name = gguf.data;
+    if (!rc && !(rc = add(m, name, strlen(name), n, &own, err))) {
+        memcpy(own, w, (size_t)n * sizeof *w);
+        m->entry[m->n - 1].count = count;
+        rc = check(&m->entry[m->n - 1], err);
+        qsort(m->entry, m->n, sizeof *m->entry, by_name);
+    }
+    tu_buf_release(&gguf);
+    return rc;
 }
 
 int tu_imatrix_open(struct tu_imatrix **out, const char *path, const struct tu_job *job,
@@ -161,11 +182,11 @@ int tu_imatrix_open(struct tu_imatrix **out, const char *path, const struct tu_j
     struct tu_in *in = NULL;
     unsigned char head[4] = {0};
     size_t got;
-    struct tu_imatrix *m = tu_calloc(1, sizeof *m, err);
-    if (!m)
-        return TU_ENOMEM;
-    int rc = (m->arena = tu_arena_new(err)) ? 0 : TU_ENOMEM;
-    if (!rc && !(rc = tu_in_open(&in, path, err)))
+    struct tu_imatrix *m;
+    int rc = tu_imatrix_new(&m, err);
+    if (rc)
+        return rc;
+    if (!(rc = tu_in_open(&in, path, err)))
         rc = tu_in_peek(in, head, sizeof head, &got, err);
     if (!rc && memcmp(head, "GGUF", 4) == 0)
         rc = read_gguf(m, path, job, err);
@@ -195,10 +216,21 @@ size_t tu_imatrix_count(const struct tu_imatrix *m)
     return m->n;
 }
 
+static const struct tui_importance *find(const struct tu_imatrix *m, const char *name)
+{
+    const struct tui_importance key = {.name = name};
+    return m->n ? bsearch(&key, m->entry, m->n, sizeof key, by_name) : NULL;
+}
+
+/* llama.cpp's matrices know GGUF's names. */
 const float *tu_imatrix_find(const struct tu_imatrix *m, const char *name, uint64_t *n)
 {
-    const struct entry key = {.name = name};
-    const struct entry *e = bsearch(&key, m->entry, m->n, sizeof key, by_name);
+    const struct tui_importance *e = find(m, name);
+    struct tu_buf gguf = {0};
+    bool yes = false;
+    if (!e && !tu_gguf_name(&gguf, name, &yes, NULL) && yes)
+        e = find(m, gguf.data);
+    tu_buf_release(&gguf);
     *n = e ? e->n : 0;
     return e ? e->weight : NULL;
 }

@@ -258,6 +258,40 @@ int tu_ints_unpack(const struct tu_coding *c, const void *code, const void *cons
                     : tui_int_unpack_all(c, code, side, m, err);
 }
 
+static bool takes(const struct tu_codec *c, const char *key)
+{
+    for (const char *const *k = c->key; k && *k; k++)
+        if (strcmp(*k, key) == 0)
+            return true;
+    return false;
+}
+
+/* Zeros that are not in the middle of the codes. */
+static bool has_zeros(const struct tu_ints *m)
+{
+    for (uint64_t i = 0; i < m->rows * m->groups; i++)
+        if (m->zero[i] != 1u << (m->bits - 1))
+            return true;
+    return false;
+}
+
+int tu_ints_spec(const struct tu_ints *m, const struct tu_spec *to, struct tu_buf *out,
+                 struct tu_err *err)
+{
+    const struct tu_codec *c = tu_codec_find(to->name);
+    size_t keys = to->n;
+    int rc = tu_spec_print(to, out, err);
+    if (!rc && c && takes(c, "group") && !tu_spec_get(to, "group"))
+        rc = m->group >= m->cols
+                 ? tu_buf_printf(out, err, "%cgroup=channel", keys++ ? ',' : ':')
+                 : tu_buf_printf(out, err, "%cgroup=%" PRIu64, keys++ ? ',' : ':', m->group);
+    if (!rc && c && takes(c, "asym") && !tu_spec_get(to, "asym") && has_zeros(m))
+        rc = tu_buf_printf(out, err, "%casym", keys++ ? ',' : ':');
+    if (!rc && c && takes(c, "order") && !tu_spec_get(to, "order") && m->gidx)
+        rc = tu_buf_printf(out, err, "%corder", keys++ ? ',' : ':');
+    return rc;
+}
+
 int tu_ints_pack(const struct tu_coding *c, const struct tu_ints *m, void *code,
                  void *const *side, struct tu_err *err)
 {

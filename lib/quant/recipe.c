@@ -26,6 +26,7 @@ struct tu_recipe {
     size_t n, cap;
     struct tu_pattern *role[TUI_ROLE_ROWS], *skip;
     struct tu_recipe_model model;
+    bool engine; /* embeddings and heads are kept */
 };
 
 /* Weights that no format shortens well: routers, norms, positions, small convolutions. */
@@ -224,6 +225,11 @@ static int by_rule(struct tu_recipe *r, const struct tu_tensor *t, struct tu_cho
     return 0;
 }
 
+void tu_recipe_engine(struct tu_recipe *r)
+{
+    r->engine = true;
+}
+
 int tu_recipe_choose(struct tu_recipe *r, const struct tu_tensor *t,
                      struct tu_choice *out, struct tu_err *err)
 {
@@ -245,6 +251,7 @@ int tu_recipe_choose(struct tu_recipe *r, const struct tu_tensor *t,
         return 0;
     }
     if (ruled) {
+        out->fixed = true;
         fall_back(t, out);
         return 0;
     }
@@ -252,6 +259,8 @@ int tu_recipe_choose(struct tu_recipe *r, const struct tu_tensor *t,
         set(out, "keep", "fewer than 2 dimensions", "");
     } else if (skip) {
         set(out, "keep", "by name: norm, router, position or convolution", "");
+    } else if (r->engine && (at.role == TUI_EMBED || at.role == TUI_OUTPUT)) {
+        set(out, "keep", "engines read it as it is", "");
     } else if (r->mixture) {
         const char *type = tui_mixture_choose(r->mixture, &r->model, &at);
         set(out, type ? type : r->type, tui_mixture_name(r->mixture),

@@ -148,32 +148,6 @@ const struct tu_side *tui_side(const struct tu_ckpt *c, const char *name)
     return NULL;
 }
 
-/* What transformers and vLLM look for beside the weights. */
-static bool travels(const char *name)
-{
-    static const char *const whole[] = {"config.json",
-                                        "generation_config.json",
-                                        "vocab.json",
-                                        "vocab.txt",
-                                        "merges.txt",
-                                        "special_tokens_map.json",
-                                        "added_tokens.json",
-                                        "chat_template.jinja",
-                                        "chat_template.json",
-                                        "preprocessor_config.json",
-                                        "processor_config.json",
-                                        "tekken.json",
-                                        "README.md",
-                                        "LICENSE",
-                                        NULL};
-    size_t n = strlen(name);
-    for (const char *const *w = whole; *w; w++)
-        if (!strcmp(name, *w))
-            return true;
-    return !strncmp(name, "tokenizer", 9) || (n > 6 && !strcmp(name + n - 6, ".model")) ||
-           (n > 9 && !strcmp(name + n - 9, ".tiktoken"));
-}
-
 static int by_name(const struct dirent **a, const struct dirent **b)
 {
     return strcmp((*a)->d_name, (*b)->d_name);
@@ -191,7 +165,7 @@ int tui_sides_from(struct tu_ckpt *c, const char *folder, struct tu_err *err)
         size_t len = 0;
         if (!rc && !path)
             rc = TU_ENOMEM;
-        if (!rc && travels(list[i]->d_name) && tui_is_file(path)) {
+        if (!rc && tu_hf_travels(list[i]->d_name) && tui_is_file(path)) {
             rc = tu_file_read(path, (size_t)64 << 20, &text, &len, err);
             if (!rc)
                 rc = tui_add_side(c, list[i]->d_name, text, len, err);

@@ -90,7 +90,9 @@ struct tu_save {
     bool keep_header;               /* restore the original file from the META, byte for byte */
     bool npy_raw;                   /* npy: bf16 and fp8 as unsigned integers */
     bool force;                     /* folders: replace one that exists */
-    uint64_t max_shard;             /* hf: bytes per file; 0: 5,000,000,000 */
+    uint64_t max_shard;             /* hf, gguf: bytes per file; hf 0: 5,000,000,000; gguf 0: one */
+    const char *beside;             /* hf: a folder whose small files go along (tu_hf_travels),
+                                     * unless META "files" has them */
     const struct tu_pnode *object;  /* torch: the pickled object whose leaves are the tensors by
                                      * number; NULL: a dict of names */
     const char *folder_name;        /* torch: name of the folder in the zip; NULL: "archive" */
@@ -175,6 +177,21 @@ TU_API size_t tu_source_find(struct tu_source *s, const char *name);
  * TU_EINCOMPLETE, TU_ESHARD, TU_EUNSUP for sums that are pending. */
 TU_API TU_MUST int tu_source_join(struct tu_source **out, struct tu_source *in, struct tu_err *err);
 
+/* One tensor of a view. */
+struct tu_view_item {
+    struct tu_tensor tensor;
+    const void *data;     /* its bytes; NULL: those of tensor `from` below … */
+    size_t from;
+    uint64_t off;         /* … from this byte on */
+    uint64_t pair, row;   /* not 0: of each `pair` rows of `row` bytes the even ones stand
+                           * first, as rotary halves do where the file has pairs */
+};
+/* See a source as other tensors: renamed, cut, in another order, with some that are made up
+ * (texts and data are copied). META are `meta` alone. Takes `below` over, on failure too. */
+TU_API TU_MUST int tu_source_view(struct tu_source **out, struct tu_source *below,
+                                  const struct tu_view_item *item, size_t n,
+                                  const struct tu_meta *meta, size_t metas, struct tu_err *err);
+
 TU_API TU_MUST int tu_sink_open(struct tu_sink **out, const char *path,
                                 const struct tu_format *format, const struct tu_save *what,
                                 const struct tu_job *job, struct tu_err *err);
@@ -221,6 +238,9 @@ struct tu_feed;
 
 /* {0} is the default. */
 struct tu_feed_how {
+    /* The source of another format as somebody else sees it; takes it over. NULL: as it is. */
+    int (*view)(void *ctx, struct tu_source **s, struct tu_err *err);
+    void *ctx;
     struct tu_open open; /* for other formats, and streams that are joined; the payloads of
                           * streams are verified in any case */
     bool headers;        /* pass over payloads that are not read, without verifying them */
@@ -422,6 +442,11 @@ TU_API TU_MUST int tu_pickle_write(struct tu_buf *out, const struct tu_pnode *ro
 
 /* hf: the sharded index ----------------------------------------------------------------- */
 
+/* Does a small file of this name belong to a model: config.json, tokenizers, templates? */
+TU_API bool tu_hf_travels(const char *name);
+/* META "files" of a folder: the texts of its small files by name; those that are not text are
+ * left out. "{}" where there are none. Appended. */
+TU_API TU_MUST int tu_hf_files(struct tu_buf *out, const char *folder, struct tu_err *err);
 /* Split sizes[n] into files of at most `max` bytes as huggingface_hub does; file[i] gets
  * the number of tensor i's file, the return value is the number of files. */
 TU_API size_t tu_hf_shards(const uint64_t *bytes, size_t n, uint64_t max, uint32_t *file);

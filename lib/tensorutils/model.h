@@ -75,6 +75,16 @@ TU_API TU_MUST int tu_model_to_gguf(struct tu_buf *out, const struct tu_model *m
 /* The same back. Errors: TU_EUNSUP for an architecture that is not known. */
 TU_API TU_MUST int tu_model_from_gguf(struct tu_model *m, const char *json, size_t n,
                                       struct tu_err *err);
+struct tu_source;
+/* See a GGUF file, plain or in blocks, as the tensors of the family's Hugging Face files, with
+ * META model and files (config.json). Takes `in` over, on failure too. Errors: TU_EUNSUP for
+ * what those files hold fused or turned round. */
+TU_API TU_MUST int tu_gguf_to_hf(struct tu_source **out, struct tu_source *in,
+                                 struct tu_err *err);
+/* The name in a GGUF file of a Hugging Face name that stands for one matrix or vector, appended;
+ * *yes false for another name. */
+TU_API TU_MUST int tu_gguf_name(struct tu_buf *out, const char *name, bool *yes,
+                                struct tu_err *err);
 /* The dtype in a GGUF file of a tensor (by role) that is `dtype` elsewhere: llama.cpp wants
  * vectors, routers and positions as f32. */
 TU_API uint32_t tu_gguf_dtype(const char *role, unsigned rank, uint32_t dtype);

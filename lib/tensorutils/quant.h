@@ -105,6 +105,12 @@ TU_API TU_MUST int tu_coding_meta(const struct tu_coding *c, const struct tu_spe
                                   const char *name, uint32_t dtype, struct tu_buf *out,
                                   struct tu_err *err);
 
+/* The reverse, for the record of codes: by its metadata, or its dtype where that is one of
+ * ggml's blocks. *yes false where the tensor is not coded; else *spec is to be released, and
+ * dtype, dim [TU_RANK_MAX] and rank are what the tensor was. Errors: TU_EMETA, TU_EDTYPE. */
+TU_API TU_MUST int tu_coded_by(const struct tu_tensor *t, struct tu_spec *spec, uint32_t *dtype,
+                               uint64_t *dim, unsigned *rank, bool *yes, struct tu_err *err);
+
 /* Streaming -------------------------------------------------------------------------- */
 
 enum tu_nonfinite { TU_NONFINITE_ERROR, TU_NONFINITE_ZERO, TU_NONFINITE_KEEP };
@@ -176,9 +182,18 @@ struct tu_imatrix;
  * is not finite. */
 TU_API TU_MUST int tu_imatrix_open(struct tu_imatrix **out, const char *path,
                                    const struct tu_job *job, struct tu_err *err);
+/* An empty one, and an entry of it: means of squares w [n] over `count` tokens. A Hugging
+ * Face name becomes GGUF's. Errors: TU_EUNSUP for a weight that is not finite. */
+TU_API TU_MUST int tu_imatrix_new(struct tu_imatrix **out, struct tu_err *err);
+TU_API TU_MUST int tu_imatrix_add(struct tu_imatrix *m, const char *name, const float *w,
+                                  uint64_t n, uint64_t count, struct tu_err *err);
+/* As llama.cpp reads it. older: the format before GGUF. */
+TU_API TU_MUST int tu_imatrix_write(const struct tu_imatrix *m, const char *path, bool older,
+                                    const struct tu_job *job, struct tu_err *err);
 TU_API void tu_imatrix_free(struct tu_imatrix *m);
 TU_API size_t tu_imatrix_count(const struct tu_imatrix *m);
-/* The weights [n] of a tensor by name, NULL if it has none. Borrowed. */
+/* The weights [n] of a tensor by its name or the one it has in GGUF files, NULL if it has
+ * none. Borrowed. */
 TU_API const float *tu_imatrix_find(const struct tu_imatrix *m, const char *name, uint64_t *n);
 /* Where all weights of a run of `group` columns are 0, set them to 1 (else those blocks
  * would be zeros); returns the number of runs. w [n]. */
@@ -208,6 +223,7 @@ struct tu_choice {
     char wanted[128]; /* with `fallback`: what was asked for */
     char why[128];    /* "rule 'attn=q8_0'", "q4_k_m: attn_v", "1 dimension" */
     bool fallback;    /* the tensor's shape did not fit `wanted` */
+    bool fixed;       /* a rule says so */
 };
 
 /* type: what -t names: a codec with arguments, a mixture, or a dtype. Errors:
@@ -219,6 +235,9 @@ TU_API TU_MUST int tu_recipe_rule(struct tu_recipe *r, const char *text, struct 
 /* A file of such lines; '#' begins a comment. */
 TU_API TU_MUST int tu_recipe_file(struct tu_recipe *r, const char *path, struct tu_err *err);
 TU_API void tu_recipe_model(struct tu_recipe *r, const struct tu_recipe_model *m);
+/* For engines that load safetensors: embeddings and heads stay as they are unless a rule names
+ * them. */
+TU_API void tu_recipe_engine(struct tu_recipe *r);
 TU_API TU_MUST int tu_recipe_choose(struct tu_recipe *r, const struct tu_tensor *t,
                                     struct tu_choice *out, struct tu_err *err);
 /* GGUF's general.file_type for what -t names; -1 where it has no number. */

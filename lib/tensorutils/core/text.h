@@ -54,6 +54,8 @@ struct tu_spec {
 };
 TU_API TU_MUST int tu_spec_parse(struct tu_spec *out, const char *text, struct tu_err *err);
 TU_API void tu_spec_release(struct tu_spec *s);
+/* As it was written, appended. */
+TU_API TU_MUST int tu_spec_print(const struct tu_spec *s, struct tu_buf *out, struct tu_err *err);
 /* The value of key, NULL when absent. Borrowed. */
 TU_API const char *tu_spec_get(const struct tu_spec *s, const char *key);
 /* As above, parsed; `fallback` when absent. */

@@ -13,6 +13,7 @@
 TU_BEGIN
 
 struct tu_coding;
+struct tu_spec;
 
 struct tu_ints {
     unsigned bits; /* 1 … 8 */
@@ -40,6 +41,10 @@ TU_API bool tu_ints_ok(const struct tu_coding *c);
 TU_API TU_MUST int tu_ints_unpack(const struct tu_coding *c, const void *code,
                                   const void *const *side, struct tu_ints *m,
                                   struct tu_err *err);
+/* The text of a spec by which the codec that `to` names can hold m: what `to` says, and
+ * where it is silent the group, zeros and order of columns that m needs. Appended. */
+TU_API TU_MUST int tu_ints_spec(const struct tu_ints *m, const struct tu_spec *to,
+                                struct tu_buf *out, struct tu_err *err);
 /* The reverse. Errors: TU_EUSAGE saying what of m the packing cannot hold. */
 TU_API TU_MUST int tu_ints_pack(const struct tu_coding *c, const struct tu_ints *m,
                                 void *code, void *const *side, struct tu_err *err);

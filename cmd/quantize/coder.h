@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* coder.h: one tensor from the input to the target: streamed through its codec, or whole in
+ * memory where a method looks at inputs. */
+#ifndef QUANTIZE_CODER_H
+#define QUANTIZE_CODER_H
+
+#include "quantize/calib.h"
+#include "quantize/coded.h"
+#include "quantize/fold.h"
+#include "quantize/target.h"
+
+struct coder {
+    struct tu_ctx *ctx;
+    struct input *in;      /* the tensor at hand */
+    struct target *target;
+    struct fold *fold;     /* or NULL */
+    struct tu_measure *measure; /* or NULL */
+};
+
+/* *replaced: elements that were not finite. */
+TU_MUST int coder_run(struct coder *c, struct task *t, uint64_t *replaced, struct tu_err *err);
+/* Codes that were collected, as numbers in the input's spool: the tensor at hand is then
+ * coded->tensor. */
+TU_MUST int coder_unpack(struct input *in, struct coded *coded, const struct tu_job *job,
+                         struct tu_err *err);
+
+#endif
