@@ -9,6 +9,11 @@
 
 static bool with_error;
 
+struct held {
+    char *topic;
+    struct tu_buf text;
+};
+
 struct run {
     struct tu_ctx *ctx;
     struct input in;
@@ -17,6 +22,8 @@ struct run {
     struct fold *fold;
     bool measure;
     struct tu_measure total;
+    struct held *held;     /* META that is not yet written */
+    size_t held_n, held_cap;
     unsigned sides_left; /* of codes that pass as they are */
     uint64_t from, to;   /* bytes */
 };
@@ -173,22 +180,50 @@ static int encode_tensor(struct run *r, struct tu_err *err)
     return coded_is(&r->in.tensor) ? encode_coded(r, err) : encode_plain(r, err);
 }
 
-static int encode_meta(struct run *r, struct tu_err *err)
+/* META as it stands in the output. What it says of tensors to come may hang on META behind
+ * it (experts, heads): so all is held until the first other record. */
+static int put_meta(struct run *r, const char *topic, const struct tu_buf *text,
+                    struct tu_err *err)
 {
     struct tu_buf json = {0};
     int rc = 0;
-    tu_recipe_model(choosing.recipe, &r->in.model);
-    if (!r->target.writer)
-        return 0;
-    if (strcmp(r->in.topic, "contents") == 0)
-        rc = quant_contents(&choosing, r->in.json, r->in.json_len, &json, err);
-    else if (strcmp(r->in.topic, "gguf") == 0)
-        rc = quant_gguf(&choosing, r->in.json, r->in.json_len, &json, err);
+    if (strcmp(topic, "contents") == 0)
+        rc = quant_contents(&choosing, text->data, text->n, &json, err);
+    else if (strcmp(topic, "gguf") == 0)
+        rc = quant_gguf(&choosing, text->data, text->n, &json, err);
     else
-        rc = tu_buf_add(&json, r->in.json, r->in.json_len, err);
+        rc = tu_buf_add(&json, text->data, text->n, err);
     if (!rc)
-        rc = target_meta(&r->target, r->in.topic, json.data, json.n, err);
+        rc = target_meta(&r->target, topic, json.data, json.n, err);
     tu_buf_release(&json);
+    return rc;
+}
+
+static int hold_meta(struct run *r, struct tu_err *err)
+{
+    int rc = r->target.writer ? TU_GROW(&r->held, &r->held_cap, r->held_n, err) : 0;
+    if (rc || !r->target.writer)
+        return rc;
+    struct held *h = &r->held[r->held_n++];
+    *h = (struct held){.topic = tu_strdup(r->in.topic, err)};
+    return h->topic ? tu_buf_add(&h->text, r->in.json, r->in.json_len, err) : TU_ENOMEM;
+}
+
+static void drop_metas(struct run *r)
+{
+    while (r->held_n) {
+        struct held *h = &r->held[--r->held_n];
+        tu_free(h->topic);
+        tu_buf_release(&h->text);
+    }
+}
+
+static int flush_metas(struct run *r, struct tu_err *err)
+{
+    int rc = 0;
+    for (size_t i = 0; !rc && i < r->held_n; i++)
+        rc = put_meta(r, r->held[i].topic, &r->held[i].text, err);
+    drop_metas(r);
     return rc;
 }
 
@@ -228,12 +263,14 @@ static int encode_input(struct run *r, const char *path, struct tu_err *err)
     int rc = begin_input(r, path, err);
     while (!rc && what != ITEM_DONE && (rc = input_next(&r->in, &what, err)) == 0) {
         know_model(r);
+        if (what != ITEM_META && (rc = flush_metas(r, err)))
+            break;
         if (r->coded.pending && what != ITEM_TENSOR)
             rc = coded_missing(&r->coded, err);
         else if (what == ITEM_TENSOR)
             rc = encode_tensor(r, err);
         else if (what == ITEM_META)
-            rc = encode_meta(r, err);
+            rc = hold_meta(r, err);
         else if (what == ITEM_OTHER)
             rc = target_copy(&r->target, &r->in, err);
         else if (what == ITEM_END && !(rc = tu_recipe_check(choosing.recipe, err)))
@@ -241,6 +278,7 @@ static int encode_input(struct run *r, const char *path, struct tu_err *err)
     }
     if (rc)
         tu_err_prefix(err, "%s", path);
+    drop_metas(r);
     fold_free(r->fold);
     r->fold = NULL;
     coded_forget(&r->coded);
@@ -270,6 +308,7 @@ static int run_all(struct run *r, int argc, char **argv)
         rc = target_close(&r->target, &err);
     int status = rc ? tu_error(r->ctx, &err) : 0;
     target_abort(&r->target);
+    tu_free(r->held);
     choosing_end(&choosing);
     return status;
 }

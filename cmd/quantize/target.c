@@ -217,6 +217,8 @@ int target_record(struct target *t, const char *name, uint32_t dtype, const uint
     int rc = tu_tensor_bytes(dtype, dim, rank, &x.bytes, err);
     if (rc || !t->writer)
         return rc;
+    if (t->partial && (rc = tu_out_flush(tu_writer_out(t->writer), err)))
+        return rc; /* what is finished survives whatever ends the run */
     tu_record_of(&rec, &x);
     return tu_writer_record(t->writer, &rec, err);
 }
@@ -324,6 +326,8 @@ int target_close(struct target *t, struct tu_err *err)
 
 void target_abort(struct target *t)
 {
+    if (t->partial && t->writer)
+        (void)!tu_out_flush(tu_writer_out(t->writer), NULL);
     tu_writer_abort(t->writer);
     release(t);
 }

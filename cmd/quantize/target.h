@@ -21,7 +21,7 @@ struct target {
 
 /* Rows for an option table. */
 #define TARGET_OPTIONS                                                                   \
-    {0, "to", "FORMAT", "tns, hf, safetensors or gguf; default: by the name of -o",       \
+    {0, "to", NULL, "what -o is to be; default: by its name",                                 \
      TU_OPT_CHOICE, &target_opt.to, target_formats, 0},                                   \
         {0, "max-shard-size", NULL, "hf, gguf: bytes of a file", TU_OPT_SIZE,             \
          &target_opt.max_shard, NULL, 0}

@@ -5,7 +5,16 @@
 
 #include "opts.h"
 
-static const struct tu_opt options[] = {{0}};
+enum { TO_CANONICAL, TO_GGUF };
+static const char *const formats[] = {"canonical", "gguf", NULL};
+static int to_format;
+
+static const struct tu_opt options[] = {
+    {0, "to", NULL, "names, order and META: canonical, or as llama.cpp loads them after "
+                    "tns-export",
+     TU_OPT_CHOICE, &to_format, formats, 0},
+    {0},
+};
 
 static int put(void *ctx, const void *p, size_t n, struct tu_err *err)
 {
@@ -67,6 +76,16 @@ static int write_all(struct tu_ctx *ctx, struct tu_writer *w, const struct tu_ck
     return rc ? rc : tu_writer_end(w, false, err);
 }
 
+static int write_gguf(struct tu_ctx *ctx, struct tu_writer *w, const struct tu_ckpt *c,
+                      struct tu_err *err)
+{
+    bool tokens = false;
+    int rc = tu_ckpt_gguf(c, w, &tokens, shard_job(ctx), err);
+    if (!rc && !tokens)
+        tu_warn(ctx, "no tokenizer of a kind that GGUF has keys for lies beside the weights");
+    return rc ? rc : tu_writer_end(w, false, err);
+}
+
 static int run(struct tu_ctx *ctx, int argc, char **argv)
 {
     struct tu_ckpt *c = NULL;
@@ -74,13 +93,15 @@ static int run(struct tu_ctx *ctx, int argc, char **argv)
     struct tu_writer *w = NULL;
     struct tu_err err;
     (void)argc;
-    int rc = shard_open(ctx, &c, argv[0], shard_from(), shard_opts(NULL, false), &err);
+    struct tu_shard_opts o = *shard_opts(NULL, false);
+    o.roles = to_format == TO_GGUF;
+    int rc = shard_open(ctx, &c, argv[0], shard_from(), &o, &err);
     if (!rc)
         rc = tu_ctx_output(ctx, &out, &err);
     if (!rc)
         rc = tu_writer_new(&w, out, &err);
     if (!rc)
-        rc = write_all(ctx, w, c, &err);
+        rc = to_format == TO_GGUF ? write_gguf(ctx, w, c, &err) : write_all(ctx, w, c, &err);
     if (!rc) {
         rc = tu_writer_close(w, false, &err);
         w = NULL;

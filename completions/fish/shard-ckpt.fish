@@ -179,6 +179,7 @@ complete -c shard-ckpt -n '__fish_seen_subcommand_from convert' -l progress -a '
 complete -c shard-ckpt -n '__fish_seen_subcommand_from convert' -l no-progress
 complete -c shard-ckpt -n '__fish_seen_subcommand_from convert' -l color -a 'always auto never' -d 'use colours'
 complete -c shard-ckpt -n '__fish_seen_subcommand_from convert' -l list -a '(shard-ckpt convert --list=tables 2>/dev/null)' -d 'list what there is to choose from'
+complete -c shard-ckpt -n '__fish_seen_subcommand_from cat' -l to -x -a 'canonical gguf' -d 'names, order and META: canonical, or as llama.cpp loads them after tns-export'
 complete -c shard-ckpt -n '__fish_seen_subcommand_from cat' -l from -x -a '(shard-ckpt cat --list=layouts 2>/dev/null)' -d 'layout to read: NAME[:KEY=VALUE,...] (default: what is found)'
 complete -c shard-ckpt -n '__fish_seen_subcommand_from cat' -l include -x -d 'only tensors whose canonical name matches'
 complete -c shard-ckpt -n '__fish_seen_subcommand_from cat' -l exclude -x -d 'leave out tensors whose canonical name matches'

@@ -171,6 +171,7 @@ struct tu_shard_opts {
     uint64_t max_shard; /* bytes per file; 0: 5,000,000,000 */
     struct tu_pattern **include,
         **exclude; /* NULL-ended, on canonical names; NULL: all */
+    bool roles;    /* atoms are roles (model.h), [out, in] and apart, under the roles' names */
     bool untied;   /* do not believe a configuration that ties head and embedding */
     bool verify_replicas, sha256, force;
     struct tu_open open;
@@ -260,6 +261,11 @@ typedef int (*tu_put_fn)(void *ctx, const void *p, size_t n, struct tu_err *err)
 TU_API TU_MUST int tu_ckpt_walk(const struct tu_ckpt *c, uint32_t a,
                                 const struct tu_job *job, tu_put_fn put, void *ctx,
                                 struct tu_err *err);
+/* The records that make a GGUF file for llama.cpp: META contents, gguf, model, then tensors
+ * under its names; not END. c was opened with `roles`. *tokens: there is a tokenizer.
+ * Errors: TU_EUNSUP for a family that llama.cpp does not know. */
+TU_API TU_MUST int tu_ckpt_gguf(const struct tu_ckpt *c, struct tu_writer *out, bool *tokens,
+                                const struct tu_job *job, struct tu_err *err);
 /* The small files that travel with it as META "files"; those that are not text are left
  * out. */
 TU_API TU_MUST int tu_ckpt_files(const struct tu_ckpt *c, struct tu_buf *out,
