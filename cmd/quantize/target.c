@@ -108,7 +108,7 @@ static int next_old(struct target *t, struct tu_err *err)
 {
     int rc = 0;
     t->rec = NULL;
-    while (!rc && t->good && !(rc = tu_reader_next(t->old, &t->rec, err)) && t->rec &&
+    while (!rc && t->good > 1 && !(rc = tu_reader_next(t->old, &t->rec, err)) && t->rec &&
            t->rec->type != TU_REC_TENSOR)
         ;
     t->good -= t->good > 0;
@@ -130,7 +130,7 @@ static int open_partial(struct target *t, struct tu_out **out, struct tu_err *er
         if (!rc && t->good)
             tu_note(t->ctx, 1, "%s: %llu tensors are there already", t->ctx->output,
                     (unsigned long long)t->good);
-        t->good += t->good > 0; /* next_old counts down the one it gives */
+        t->good++; /* next_old counts down to what it gives and what follows */
         if (!rc)
             rc = next_old(t, err);
         if (rc)
@@ -165,7 +165,7 @@ int target_reuse(struct target *t, const struct tu_coding *c, const struct tu_sp
                  : same(t->rec, x->name, dtype ? dtype : x->dtype, x->dim, x->rank, x->meta);
     tu_buf_release(&meta);
     unsigned sides = c ? c->sides : 0;
-    *yes = *yes && t->good >= sides; /* all of it, or none */
+    *yes = *yes && t->good > sides; /* all of it, or none */
     for (unsigned k = 0; !rc && *yes && k <= sides; k++) {
         rc = tu_writer_copy(t->writer, t->old, err);
         if (!rc)

@@ -16,7 +16,7 @@ struct target {
     char *partial, *old_path;
     struct tu_reader *old;
     const struct tu_record *rec; /* of old, not yet used */
-    uint64_t good;               /* tensors of old that are whole, behind rec */
+    uint64_t good;               /* tensors of old that are whole, from rec on */
 };
 
 /* Rows for an option table. */
