@@ -16,6 +16,7 @@ const struct tu_format *const tu_formats[] = {
     &tui_format_safetensors,
     &tui_format_torch,
     &tui_format_hf,
+    &tui_format_dcp,
     NULL,
 };
 

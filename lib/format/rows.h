@@ -6,6 +6,6 @@
 #include <tensorutils/format.h>
 
 extern const struct tu_format tui_format_tns, tui_format_safetensors, tui_format_hf, tui_format_npy,
-    tui_format_npz, tui_format_torch, tui_format_gguf;
+    tui_format_npz, tui_format_torch, tui_format_gguf, tui_format_dcp;
 
 #endif

@@ -51,3 +51,9 @@ const struct tui_torch_dtype *tui_torch_named(const char *name)
             return &rows[i];
     return NULL;
 }
+
+const char *tu_torch_name(uint32_t dtype)
+{
+    const struct tui_torch_dtype *d = tui_torch_dtype(dtype);
+    return d ? d->name : NULL;
+}

@@ -47,6 +47,10 @@ TU_MUST int tui_zip_head(struct tu_buf *out, const struct tu_zip_plan *e, uint64
 TU_MUST int tui_zip_tail(struct tu_buf *out, const struct tu_zip_plan *e, uint64_t local,
                          struct tu_err *err);
 
+/* As tu_zip_finish, for an archive that begins at byte `base` of a seekable file. */
+TU_MUST int tui_zip_finish_at(struct tu_out *out, uint64_t base, const struct tu_zip_plan *e,
+                              size_t n, struct tu_err *err);
+
 /* A sink whose file is a zip: each entry is some fixed bytes, then one tensor or nothing.
  */
 struct tui_zip_part {

@@ -172,32 +172,38 @@ static int put_end(struct tu_buf *out, size_t n, uint64_t at, uint64_t size,
     return tu_buf_add(out, p, sizeof p, err);
 }
 
-static int write_frame(struct tu_out *out, const struct tu_zip_plan *e, uint64_t local,
-                       struct tu_buf *scratch, struct tu_err *err)
+static int write_frame(struct tu_out *out, uint64_t base, const struct tu_zip_plan *e,
+                       uint64_t local, struct tu_buf *scratch, struct tu_err *err)
 {
     tu_buf_reset(scratch);
     int rc = tui_zip_head(scratch, e, local, err);
     if (rc == 0)
-        rc = tu_out_pwrite(out, local, scratch->data, scratch->n, err);
+        rc = tu_out_pwrite(out, base + local, scratch->data, scratch->n, err);
     tu_buf_reset(scratch);
     if (rc == 0)
         rc = tui_zip_tail(scratch, e, local, err);
     if (rc == 0 && scratch->n)
-        rc = tu_out_pwrite(out, e->offset + e->size, scratch->data, scratch->n, err);
+        rc = tu_out_pwrite(out, base + e->offset + e->size, scratch->data, scratch->n, err);
     return rc;
 }
 
 int tu_zip_finish(struct tu_out *out, const struct tu_zip_plan *e, size_t n,
                   unsigned align, struct tu_err *err)
 {
+    (void)align; /* the offsets of the layout say it all */
+    return tui_zip_finish_at(out, 0, e, n, err);
+}
+
+int tui_zip_finish_at(struct tu_out *out, uint64_t base, const struct tu_zip_plan *e,
+                      size_t n, struct tu_err *err)
+{
     struct tu_buf directory = {0}, scratch = {0};
     bool seekable = tu_out_seekable(out);
     uint64_t local = 0;
     int rc = 0;
-    (void)align; /* the offsets of the layout say it all */
     for (size_t i = 0; rc == 0 && i < n; i++) {
         if (seekable)
-            rc = write_frame(out, &e[i], local, &scratch, err);
+            rc = write_frame(out, base, &e[i], local, &scratch, err);
         if (rc == 0)
             rc = put_central(&directory, &e[i], local, err);
         local = e[i].offset + e[i].size + tail_bytes(&e[i], local);
@@ -205,7 +211,7 @@ int tu_zip_finish(struct tu_out *out, const struct tu_zip_plan *e, size_t n,
     if (rc == 0)
         rc = put_end(&directory, n, local, directory.n, err);
     if (rc == 0)
-        rc = seekable ? tu_out_pwrite(out, local, directory.data, directory.n, err)
+        rc = seekable ? tu_out_pwrite(out, base + local, directory.data, directory.n, err)
                       : tu_out_write(out, directory.data, directory.n, err);
     tu_buf_release(&scratch);
     tu_buf_release(&directory);

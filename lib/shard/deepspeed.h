@@ -36,6 +36,15 @@ struct tui_cut {
 int tui_ucp_cut(struct tu_ckpt *c, const struct tui_ucp *u, const char *name,
                 const uint64_t *dim, unsigned rank, struct tui_cut *out,
                 struct tu_err *err);
+/* The same for a whole tensor of dimensions dim[rank] that c->tp ranks are to have; rows
+ * of a vocabulary are padded to a multiple of tp. Errors: TU_EUSAGE where a part does not
+ * divide. */
+int tui_ucp_target(struct tu_ckpt *c, const struct tui_ucp *u, const char *name,
+                   const uint64_t *dim, unsigned rank, struct tui_cut *out,
+                   struct tu_err *err);
+/* Dimensions of one rank of it. */
+void tui_cut_dims(const struct tu_ckpt *c, const struct tui_cut *cut, uint32_t r,
+                  const uint64_t *dim, unsigned rank, uint64_t *out);
 /* Give the piece, which is tensor rank p->at.tp of the whole, its boxes. */
 int tui_cut_piece(struct tu_ckpt *c, const struct tui_cut *cut, const uint64_t *dim,
                   struct tu_piece *p, struct tu_err *err);
@@ -47,6 +56,14 @@ int tui_cut_piece(struct tu_ckpt *c, const struct tui_cut *cut, const uint64_t *
 int tui_json_of(json_t **out, const struct tu_pnode *node, struct tu_err *err);
 /* And back. */
 struct tu_pnode *tui_pnode_of(struct tu_arena *a, const json_t *v, struct tu_err *err);
+/* A call of a global with these arguments (a TUPLE). */
+struct tu_pnode *tui_pnode_call(struct tu_arena *a, const char *name, struct tu_pnode *args,
+                                struct tu_err *err);
+/* torch.Size. */
+struct tu_pnode *tui_pnode_size(struct tu_arena *a, const uint64_t *dim, unsigned rank,
+                                struct tu_err *err);
+/* An empty OrderedDict. */
+struct tu_pnode *tui_pnode_ordered(struct tu_arena *a, struct tu_err *err);
 /* Take META "optim" over. */
 int tui_set_optim(struct tu_ckpt *c, const json_t *optim, struct tu_err *err);
 /* What is known, as an object (json_decref). */
@@ -54,6 +71,36 @@ int tui_get_optim(const struct tu_ckpt *c, json_t **out, struct tu_err *err);
 /* One step count for all: the first is kept as the scalar TUI_STEP, another must be
  * equal. `where` is for the message. */
 int tui_set_step(struct tu_ckpt *c, double step, const char *where, struct tu_err *err);
+
+/* A plan's parameters (params.c) -------------------------------------------------------- */
+
+/* A tensor of the source with its optimizer states. */
+struct tui_param {
+    const char *name;
+    uint32_t atom;         /* of the weight */
+    const uint32_t *state; /* [states] atoms, UINT32_MAX: there is none */
+};
+struct tui_group {
+    struct tui_param *param;
+    size_t n;
+    const json_t *settings;
+};
+/* What a plan of partitions is made of, in the order that the optimizer knows. */
+struct tui_params {
+    json_t *optim;
+    struct tui_group *group;
+    size_t groups;
+    struct tui_param *rest; /* frozen parameters, then buffers */
+    size_t frozen, buffers;
+    const char **state; /* [states]; the first is fp32 */
+    size_t states;
+    double step;
+};
+/* Errors: TU_EUSAGE where the order of parameters is not known. order: a file of names, a
+ * blank line between groups; NULL: the source's own. */
+int tui_params_new(struct tui_params *out, struct tu_ckpt *c, const char *order,
+                   struct tu_err *err);
+void tui_params_release(struct tui_params *p);
 
 /* Folders (zero_files.c) ---------------------------------------------------------------- */
 

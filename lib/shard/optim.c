@@ -111,6 +111,38 @@ struct tu_pnode *tui_pnode_of(struct tu_arena *a, const json_t *v, struct tu_err
     return NULL;
 }
 
+struct tu_pnode *tui_pnode_call(struct tu_arena *a, const char *name, struct tu_pnode *args,
+                                struct tu_err *err)
+{
+    struct tu_pnode *n = args ? tu_pnode_new(a, TU_P_CALL, 2, err) : NULL;
+    if (!n || !(n->item[TU_P_CALLABLE] = tu_pnode_global(a, name, err)))
+        return NULL;
+    n->item[TU_P_ARGS] = args;
+    return n;
+}
+
+struct tu_pnode *tui_pnode_size(struct tu_arena *a, const uint64_t *dim, unsigned rank,
+                                struct tu_err *err)
+{
+    struct tu_pnode *dims = tu_pnode_new(a, TU_P_TUPLE, rank, err),
+                    *args = tu_pnode_new(a, TU_P_TUPLE, 1, err);
+    for (unsigned i = 0; dims && i < rank; i++)
+        if (!(dims->item[i] = tu_pnode_int(a, (int64_t)dim[i], err)))
+            return NULL;
+    if (!dims || !args)
+        return NULL;
+    args->item[0] = dims;
+    return tui_pnode_call(a, "torch Size", args, err);
+}
+
+struct tu_pnode *tui_pnode_ordered(struct tu_arena *a, struct tu_err *err)
+{
+    struct tu_pnode *d = tu_pnode_new(a, TU_P_DICT, 0, err);
+    if (d)
+        d->text = "collections OrderedDict";
+    return d;
+}
+
 int tui_set_optim(struct tu_ckpt *c, const json_t *optim, struct tu_err *err)
 {
     struct tu_buf b = {0};

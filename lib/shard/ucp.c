@@ -248,6 +248,85 @@ int tui_ucp_cut(struct tu_ckpt *c, const struct tui_ucp *u, const char *name,
     return even_parts(c, name, dim, rank, 1, out, err);
 }
 
+/* Sizes of the parts of a whole tensor along the axis. */
+static int whole_parts(const struct tui_ucp *u, const struct rule *sub, bool halves,
+                       const char *name, uint64_t n, struct tui_cut *out, uint64_t *size,
+                       struct tu_err *err)
+{
+    const struct tu_pnode *shape = sub ? tu_pnode_get(sub->sub, "shape") : NULL;
+    const struct tu_pnode *s = is_list(shape) && out->axis < shape->n ? shape->item[out->axis]
+                                                                      : NULL;
+    uint64_t sum = 0;
+    (void)u;
+    out->parts = halves ? 2 : 1;
+    if (is_list(s)) {
+        out->parts = (uint32_t)tu_min(s->n, TUI_PARTS);
+        for (uint32_t k = 0; k < out->parts; k++)
+            sum += size[k] = s->item[k]->kind == TU_P_INT ? (uint64_t)s->item[k]->integer : 0;
+        return sum == n ? 0 : bad_sub(name, "its sizes do not add up to the tensor's", err);
+    }
+    if (s && s->kind == TU_P_INT && s->integer > 0 && s->integer <= TUI_PARTS)
+        out->parts = (uint32_t)s->integer;
+    for (uint32_t k = 0; k < out->parts; k++)
+        size[k] = n / out->parts;
+    return n % out->parts ? bad_sub(name, "its parts are not equal", err) : 0;
+}
+
+int tui_ucp_target(struct tu_ckpt *c, const struct tui_ucp *u, const char *name,
+                   const uint64_t *dim, unsigned rank, struct tui_cut *out,
+                   struct tu_err *err)
+{
+    const struct rule *r[LISTS] = {NULL};
+    uint64_t size[TUI_PARTS], *w = NULL;
+    int rc = 0;
+    *out = (struct tui_cut){.kind = TUI_CUT_WHOLE};
+    if (!u && c->tp > 1)
+        return tu_fail(err, TU_EUSAGE, "tp=%u: how '%.80s' is cut is not known: the source "
+                                       "has no universal_checkpoint_info",
+                       c->tp, name);
+    for (int k = 0; k < LISTS && u && !rc; k++)
+        rc = match(u, (enum list)k, name, &r[k], err);
+    if (rc || !u || !rank || r[REPLICATED] || r[AVERAGE])
+        return rc;
+    out->kind = TUI_CUT_AXIS;
+    out->halves = r[HALVES] != NULL;
+    out->sub = r[SUB] && !r[HALVES];
+    const struct tu_pnode *axis = out->sub ? tu_pnode_get(r[SUB]->sub, "partition_dim") : NULL;
+    out->axis = axis && axis->kind == TU_P_INT  ? (unsigned)axis->integer
+                : r[ROW] && !r[HALVES] && rank > 1 ? 1
+                                                   : 0;
+    out->vocab = r[VOCAB] && u->vocab && out->axis == 0;
+    out->rows = out->vocab ? dim[0] : 0;
+    if (out->axis >= rank)
+        return bad_sub(name, "partition_dim is past its rank", err);
+    uint64_t n = dim[out->axis];
+    if (out->vocab)
+        n = tu_ceil_div(n, (uint64_t)c->tp) * c->tp;
+    rc = whole_parts(u, out->sub ? r[SUB] : NULL, out->halves, name, n, out, size, err);
+    if (!rc && !(w = tu_arena_alloc(c->arena, (size_t)out->parts * c->tp, sizeof *w, err)))
+        rc = TU_ENOMEM;
+    for (uint32_t k = 0; k < out->parts && !rc; k++) {
+        if (size[k] % c->tp)
+            rc = tu_fail(err, TU_EUSAGE, "'%.80s': a part of %llu does not divide by tp=%u",
+                         name, (unsigned long long)size[k], c->tp);
+        for (uint32_t i = 0; i < c->tp && !rc; i++)
+            w[k * c->tp + i] = size[k] / c->tp;
+    }
+    out->width = w;
+    return rc;
+}
+
+void tui_cut_dims(const struct tu_ckpt *c, const struct tui_cut *cut, uint32_t r,
+                  const uint64_t *dim, unsigned rank, uint64_t *out)
+{
+    memcpy(out, dim, rank * sizeof *out);
+    if (cut->kind != TUI_CUT_AXIS)
+        return;
+    out[cut->axis] = 0;
+    for (uint32_t k = 0; k < cut->parts; k++)
+        out[cut->axis] += cut->width[k * c->tp + r];
+}
+
 int tui_cut_piece(struct tu_ckpt *c, const struct tui_cut *cut, const uint64_t *dim,
                   struct tu_piece *p, struct tu_err *err)
 {

@@ -11,8 +11,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "deepspeed.h"
 #include "single.h"
+#include "zero.h"
 
 #define U(x) ((unsigned long long)(x))
 
@@ -494,6 +494,33 @@ static int append_name(json_t *list, const char *name, struct tu_err *err)
                : 0;
 }
 
+/* A group with these settings and a list of names (a reference of its own). */
+static int append_group(json_t *groups, const struct tu_pnode *settings, json_t **names,
+                        struct tu_err *err)
+{
+    json_t *one = NULL;
+    int rc = settings ? tui_json_of(&one, settings, err) : 0;
+    if (!rc && !one)
+        one = json_object();
+    *names = json_array();
+    if (!rc && (!one || !*names || json_object_set(one, "params", *names) ||
+                json_array_append_new(groups, one)))
+        rc = tu_fail(err, TU_ENOMEM, "out of memory");
+    return rc;
+}
+
+/* The settings that vector number g is trained with: those whose `params` name it. */
+static const struct tu_pnode *settings_of(const struct tu_pnode *all, size_t g)
+{
+    for (size_t i = 0; item(all, i); i++) {
+        const struct tu_pnode *numbers = tu_pnode_get(item(all, i), "params");
+        for (size_t k = 0; item(numbers, k); k++)
+            if (item(numbers, k)->kind == TU_P_INT && item(numbers, k)->integer == (int64_t)g)
+                return item(all, i);
+    }
+    return item(all, g);
+}
+
 /* Settings of each group, and the names in it in their order. */
 static int describe_groups(struct reader *r, json_t *groups, struct tu_err *err)
 {
@@ -505,17 +532,33 @@ static int describe_groups(struct reader *r, json_t *groups, struct tu_err *err)
     for (size_t g = 0; g < group_count(r) && !rc; g++) {
         const struct tu_pnode *shapes = item(
             tu_pnode_get(tui_file_root(r->c, r->z.model[0]), "param_shapes"), g);
-        json_t *one = NULL, *names = json_array();
-        rc = item(settings, g) ? tui_json_of(&one, item(settings, g), err) : 0;
-        if (!rc && !one)
-            one = json_object();
-        if (!rc && (!one || !names || json_object_set_new(one, "params", names) ||
-                    json_array_append_new(groups, one)))
-            rc = tu_fail(err, TU_ENOMEM, "out of memory");
+        json_t *names = NULL;
+        const struct tu_pnode *own = settings_of(settings, g);
+        if (g && own && own == settings_of(settings, g - 1)) /* a sub-group */
+            names = json_incref(json_object_get(json_array_get(groups, json_array_size(groups) - 1),
+                                                "params"));
+        else
+            rc = append_group(groups, own, &names, err);
         for (size_t i = 0; !rc && shapes && i + 1 < shapes->n; i += 2)
             if (shapes->item[i]->kind == TU_P_TEXT)
                 rc = append_name(names, shapes->item[i]->text, err);
+        json_decref(names);
     }
+    return rc;
+}
+
+/* The loss scaler's attributes, and the norm that gradients are clipped to. */
+static int describe_scale(struct reader *r, json_t *optim, struct tu_err *err)
+{
+    const struct tu_pnode *o = r->z.optim[0] == UINT32_MAX ? NULL : optim_of(r, r->z.optim[0]);
+    const struct tu_pnode *scaler = tu_pnode_get(o, "loss_scaler");
+    json_t *clip = NULL, *scale = NULL;
+    int rc = tui_json_of(&clip, tu_pnode_get(o, "clip_grad"), err);
+    if (!rc && scaler && scaler->kind == TU_P_CALL && scaler->n > TU_P_STATE)
+        rc = tui_json_of(&scale, scaler->item[TU_P_STATE], err);
+    if (!rc && ((clip && json_object_set_new(optim, "clip_grad", clip)) ||
+                (json_is_object(scale) && json_object_set_new(optim, "loss_scaler", scale))))
+        rc = tu_fail(err, TU_ENOMEM, "out of memory");
     return rc;
 }
 
@@ -524,8 +567,10 @@ static int describe_rest(struct reader *r, json_t *optim, struct tu_err *err)
     const struct tu_pnode *root = tui_file_root(r->c, r->z.model[0]);
     const struct tu_pnode *buffers = tu_pnode_get(root, "buffer_names"),
                           *module = tu_pnode_get(root, "module");
-    json_t *frozen = json_array(), *buffer = NULL, *shared = NULL;
+    json_t *frozen = json_array(), *buffer = NULL, *shared = NULL, *info = NULL;
     int rc = tui_json_of(&buffer, buffers, err);
+    if (!rc)
+        rc = tui_json_of(&info, tu_pnode_get(root, "universal_checkpoint_info"), err);
     if (!rc)
         rc = tui_json_of(&shared, tu_pnode_get(root, "shared_params"), err);
     for (size_t i = 0; !rc && module && i + 1 < module->n; i += 2) {
@@ -538,6 +583,8 @@ static int describe_rest(struct reader *r, json_t *optim, struct tu_err *err)
     }
     if (!rc && (json_object_set_new(optim, "frozen", frozen) ||
                 (buffer && json_object_set_new(optim, "buffers", buffer)) ||
+                (json_is_object(info) &&
+                 json_object_set_new(optim, "universal_checkpoint_info", info)) ||
                 (shared && json_object_set_new(optim, "shared", shared))))
         rc = tu_fail(err, TU_ENOMEM, "out of memory");
     return rc;
@@ -551,6 +598,8 @@ static int describe(struct reader *r, struct tu_err *err)
                  : tu_fail(err, TU_ENOMEM, "out of memory");
     if (!rc)
         rc = describe_groups(r, groups, err);
+    if (!rc)
+        rc = describe_scale(r, optim, err);
     if (!rc)
         rc = describe_rest(r, optim, err);
     if (!rc)
@@ -626,7 +675,13 @@ static int zero_detect(const char *path)
 }
 
 static const struct tu_layout_key keys[] = {
-    {"tag", "folder of the save (default: what the file latest names)"},
+    {"tag", "folder of the save (default: what the file latest names; to write: "
+            "global_stepN)"},
+    {"stage", "to write: 1 (default), 2 or 3"},
+    {"dp", "to write: data-parallel size"},
+    {"tp", "to write: tensor-parallel size, by the source's universal_checkpoint_info"},
+    {"order", "to write: file of parameter names in the optimizer's order"},
+    {"sub_group", "to write, stage 3: sub_group_size of the configuration (default 1e9)"},
     {NULL, NULL},
 };
 
@@ -636,5 +691,7 @@ const struct tu_layout tui_layout_zero = {
     .key = keys,
     .detect = zero_detect,
     .open = zero_open,
+    .plan = tui_zero_plan,
     .side_folder = "",
+    .extra = tui_zero_extra,
 };

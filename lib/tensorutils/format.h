@@ -440,6 +440,22 @@ TU_API TU_MUST int tu_pnode_set(struct tu_arena *a, struct tu_pnode *dict, const
 TU_API TU_MUST int tu_pickle_write(struct tu_buf *out, const struct tu_pnode *root,
                                    const struct tu_tensor *tensor, size_t n, struct tu_err *err);
 
+/* "torch bfloat16" as a GLOBAL; NULL where torch has no such dtype. */
+TU_API const char *tu_torch_name(uint32_t dtype);
+
+/* dcp: PyTorch's distributed checkpoint ------------------------------------------------- */
+
+/* One file of it, for writing only, and so not in tu_formats: a torch archive for each
+ * tensor of the save, then one for each item of the LIST `object`. Who writes the
+ * checkpoint writes its `.metadata`, with the places below. */
+TU_API extern const struct tu_format tu_format_distcp;
+/* Where the archives of a save lie in its file: of n tensors and of the objects. */
+struct tu_place {
+    uint64_t offset, length;
+};
+TU_API TU_MUST int tu_distcp_places(const struct tu_save *what, struct tu_place *tensor,
+                                    struct tu_place *object, struct tu_err *err);
+
 /* hf: the sharded index ----------------------------------------------------------------- */
 
 /* Does a small file of this name belong to a model: config.json, tokenizers, templates? */

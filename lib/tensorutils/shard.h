@@ -156,6 +156,8 @@ struct tu_ckpt {
     const char *optim;      /* META "optim", canonical JSON: "groups" [{…, "params": names}],
                              * "frozen", "buffers" names; NULL: nothing is known */
     size_t optim_n;
+    const struct tu_pnode *object_names; /* of the objects in file 0, where a layout has
+                                          * any beside tensors: LIST of TEXT */
     uint32_t dtype;         /* of a plan: cast float tensors to it; TU_DTYPE_NONE keeps */
     struct tu_names *names; /* lookup of roles and atoms by name */
     const struct tu_ckpt *from; /* of a plan: whose roles and atoms these are */

@@ -55,3 +55,75 @@ holds() {
     run ! shard-ckpt ls z
     assert_output --partial 'model-parallel ranks'
 }
+
+@test "ZeRO goes to every stage and size and back" {
+    for m in toy_z1_dp2 toy_z3_dp2 three_z1_dp4 tp2_z1_dp2; do
+        for to in stage=1,dp=3 stage=2,dp=4 stage=3,dp=5 stage=3,dp=2,sub_group=60; do
+            case $m in tp2*) to=$to,tp=2 ;; esac
+            rm -rf there back.tns
+            shard-ckpt convert --to "zero:$to" "$ZERO/$m" there
+            shard-ckpt diff "$ZERO/$m" there
+            shard-ckpt convert --to tns there back.tns
+            shard-ckpt diff "$ZERO/$m" back.tns
+        done
+    done
+}
+
+@test "what is written for DeepSpeed's own layout is what it wrote" {
+    shard-ckpt convert --to zero:stage=1,dp=2 "$ZERO/toy_z1_dp2" z
+    for r in 0 1; do # the flat tensors in its order: step and moments of each group, then fp32
+        f=global_step3/bf16_zero_pp_rank_${r}_mp_rank_00_optim_states.pt
+        tns-ls --json "$ZERO/toy_z1_dp2/$f" | grep -o '"shape":[^]]*' | sort >want
+        tns-ls --json "z/$f" | grep -o '"shape":[^]]*' | sort >got
+        diff want got
+    done
+}
+
+@test "a flat vector without an order is refused, and order= gives it" {
+    run -2 shard-ckpt convert --to zero:dp=2 "$DATA/hf/llama_even" z
+    assert_output --partial 'order=FILE gives it'
+    shard-ckpt ls "$DATA/hf/llama_even" | sed 1,2d | awk '{print $NF}' >names
+    shard-ckpt convert --to zero:dp=2,order=names "$DATA/hf/llama_even" z
+    shard-ckpt convert --exclude 'optim\.' --to hf z h
+    run -0 shard-ckpt diff "$DATA/hf/llama_even" h
+}
+
+@test "weights in float32 are the master copies" {
+    shard-ckpt convert --to safetensors --exclude 'optim\.(exp|step)' --dtype f32 "$ZERO/toy_z1_dp2" m.safetensors
+    shard-ckpt digest m.safetensors | sed 's/ - / /' | grep -E ' (emb|first|norm|last)' | sort -k4 >got
+    sed -n 's/optim\.fp32\.//p' "$ZERO/toy_z1_dp2.oracle" | sort -k4 >want
+    diff want got
+}
+
+@test "distributed checkpoints of torch hold what its processes held" {
+    for d in "$DATA"/dcp/*/; do
+        d=${d%/}
+        holds "$d.oracle" "$d"
+    done
+}
+
+@test "distributed checkpoints are cut anew" {
+    for to in dcp dcp:ranks=3 dcp:ranks=2,model=,optim=opt tns safetensors; do
+        rm -rf o
+        shard-ckpt convert --to $to "$DATA/dcp/tp2_dp2" o
+        run -0 shard-ckpt diff --from-b "${to%%:*}" "$DATA/dcp/tp2_dp2" o
+    done
+    shard-ckpt convert --to dcp:ranks=2 "$ZERO/llama_z3_dp4" d
+    shard-ckpt convert --to zero:stage=3,dp=4 d z
+    run -0 shard-ckpt diff "$ZERO/llama_z3_dp4" z
+}
+
+@test "a distributed checkpoint without its end, or with a damaged chunk, is refused" {
+    cp -r "$DATA/dcp/fsdp2_dp2" d
+    rm d/.metadata
+    run -3 shard-ckpt ls --from dcp d
+    assert_output --partial 'no .metadata: the save did not come to its end'
+    cp -r "$DATA/dcp/fsdp2_dp2" e
+    truncate -s 3000 e/__1_0.distcp
+    run -3 shard-ckpt ls e
+    assert_output --partial "is said to be at byte"
+    cp -r "$DATA/dcp/fsdp2_dp2" f
+    at=$(grep -abo 'data/0' f/__0_0.distcp | sed -n 3p | cut -d: -f1) # of the second chunk, 168 bytes
+    printf '\xff' | dd of=f/__0_0.distcp bs=1 seek=$((at + 100)) conv=notrunc status=none
+    run -3 shard-ckpt verify f
+}
