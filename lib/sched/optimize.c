@@ -9,6 +9,8 @@
 #include "sched/anneal.h"
 #include "sched/problem.h"
 
+#define BEAM_CELLS 128 /* stages times micro-batches that beams search with full effort */
+
 struct attempt {
     const struct tui_problem *x;
     const struct tu_optimize *how;
@@ -57,19 +59,31 @@ static bool done(const struct attempt *a)
     return a->best.op && (a->best.value <= a->bound || a->best.value <= a->stop);
 }
 
+/* States that beams may look at: each takes as long as it has operations, and of large
+ * problems no beam sees more than a sliver. */
+static uint64_t beam_effort(const struct attempt *a)
+{
+    uint64_t cells = (uint64_t)a->x->stages * a->x->m, most = BEAM_CELLS;
+    if (cells <= most)
+        return a->how->effort;
+    return (uint64_t)((double)a->how->effort * (double)(most * most) /
+                      (double)(cells * cells));
+}
+
 static int beams(struct attempt *a, struct tu_err *err)
 {
     static const uint32_t width[] = {1, 8, 64, 512, 4096, 32768};
+    uint64_t effort = beam_effort(a);
     int rc = 0;
     for (size_t k = 0; k < sizeof width / sizeof *width && !rc && !done(a) && !a->optimal;
          k++) {
         struct tui_order o = {0};
         struct tui_beam_result r;
-        if (a->states >= a->how->effort)
+        if (a->states >= effort)
             break;
         int64_t below = a->best.op ? a->best.value : INT64_MAX;
         rc = tui_beam_search(a->x,
-                             &(struct tui_beam){width[k], a->how->effort - a->states},
+                             &(struct tui_beam){width[k], effort - a->states},
                              below, &o, &r, err);
         a->states += r.states;
         if (!rc && r.found && o.value < INT64_MAX)
