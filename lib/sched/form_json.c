@@ -5,10 +5,10 @@
  * ["0F0",…],      one line for each rank
  * …]}
  * The lists of operations are long and simple: they are read here, directly; what is
- * around them is left to the JSON parser. Times are whole ticks, "scale" of them in a
- * unit. */
+ * around them is left to the JSON parser. The costs: form_json_cost.c. */
 #include <jansson.h>
 #include <string.h>
+#include "sched/form_json.h"
 #include "sched/load.h"
 
 #define SCHEMA "tensorutils.schedule/1"
@@ -17,58 +17,6 @@ static const char *const deps_names[] = {"train", "forward", "blocking", "diffus
 
 /* Writing
  * -------------------------------------------------------------------------------- */
-
-static void list(struct tu_jw *w, const char *key, const int64_t *v, size_t n)
-{
-    if (!v || !n)
-        return;
-    tu_jw_open(w, key, '[');
-    for (size_t i = 0; i < n; i++)
-        tu_jw_i64(w, NULL, v[i]);
-    tu_jw_close(w, ']');
-}
-
-static void write_cost(struct tu_jw *w, const struct tu_cost *c)
-{
-    tu_jw_open(w, "cost", '{');
-    if (*c->unit)
-        tu_jw_str(w, "unit", c->unit);
-    tu_jw_i64(w, "scale", c->scale);
-    for (unsigned k = 0; k < TU_OP_KINDS; k++)
-        if (c->time[k] > 0 || k <= TU_OP_W)
-            if (c->time[k] >= 0)
-                tu_jw_i64(w, tu_op_name(k), c->time[k]);
-    if (c->pair >= 0)
-        tu_jw_i64(w, "FB", c->pair);
-    tu_jw_i64(w, "CF", c->transfer[0]);
-    tu_jw_i64(w, "CB", c->transfer[1]);
-    if (c->mem_b) {
-        tu_jw_i64(w, "mem_unit", c->mem_unit);
-        tu_jw_i64(w, "mem_b", c->mem_b);
-        tu_jw_i64(w, "mem_w", c->mem_w);
-        tu_jw_i64(w, "mem_ckpt", c->mem_ckpt);
-    }
-    if (c->release == TU_MEM_SPLIT)
-        tu_jw_str(w, "release", "split");
-    if (c->stages) {
-        tu_jw_open(w, "stage_time", '{');
-        for (unsigned k = 0; k <= TU_OP_W; k++)
-            list(w, tu_op_name(k), c->stage_time + (size_t)k * c->stages, c->stages);
-        tu_jw_close(w, '}');
-    }
-    list(w, "weight", c->weight, c->microbatches);
-    if (c->weight_one != 1)
-        tu_jw_i64(w, "weight_one", c->weight_one);
-    list(w, "arrive", c->arrive, c->arrivals);
-    list(w, "link", c->link, (size_t)c->ranks * c->ranks);
-    if (c->contend)
-        tu_jw_bool(w, "contend", true);
-    if (c->blocking)
-        tu_jw_bool(w, "blocking", true);
-    if (c->barrier)
-        tu_jw_bool(w, "barrier", true);
-    tu_jw_close(w, '}');
-}
 
 int tui_json_head(struct tu_buf *out, const struct tu_sched *s, const struct tu_cost *c,
                   struct tu_err *err)
@@ -98,7 +46,7 @@ int tui_json_head(struct tu_buf *out, const struct tu_sched *s, const struct tu_
     for (size_t k = 0; k < (size_t)s->stages * s->pipelines; k++)
         tu_jw_u64(&w, NULL, s->place[k]);
     tu_jw_close(&w, ']');
-    write_cost(&w, c);
+    tui_json_cost_write(&w, c);
     tu_jw_close(&w, '}');
     return tu_jw_end(&w, err);
 }
@@ -235,136 +183,22 @@ static int lists(struct tui_load *l, const char *text, const char *p, const char
     return 0;
 }
 
-/* A reader of the head's values that remembers its first failure. */
-struct keys {
-    const json_t *o;
-    struct tu_err *err;
-    int code;
-};
-
-static int64_t integer(struct keys *k, const char *key, int64_t lo, int64_t hi,
-                       int64_t none)
-{
-    const json_t *v = json_object_get(k->o, key);
-    if (!v || k->code)
-        return none;
-    if (!json_is_integer(v) || json_integer_value(v) < lo || json_integer_value(v) > hi) {
-        k->code = tu_fail(k->err, TU_EFORMAT,
-                          "schedule: '%s': an integer in %lld … %lld is expected", key,
-                          (long long)lo, (long long)hi);
-        return none;
-    }
-    return json_integer_value(v);
-}
-
-#define TICKS_MAX ((int64_t)1 << 52)
-
-/* An array of ticks; *n is its length. NULL when absent. */
-static int64_t *ticks(struct keys *k, const json_t *o, const char *key, size_t *n)
-{
-    const json_t *v = json_object_get(o, key);
-    *n = json_array_size(v);
-    if (!v || k->code)
-        return NULL;
-    int64_t *t = tu_alloc(*n, sizeof *t, k->err);
-    if (!t || !json_is_array(v))
-        k->code =
-            !t ? TU_ENOMEM
-               : tu_fail(k->err, TU_EFORMAT, "schedule: '%s': a list is expected", key);
-    for (size_t i = 0; i < *n && !k->code; i++) {
-        const json_t *one = json_array_get(v, i);
-        t[i] = json_is_integer(one) ? json_integer_value(one) : INT64_MAX;
-        if (t[i] < -1 || t[i] > TICKS_MAX)
-            k->code = tu_fail(k->err, TU_EFORMAT,
-                              "schedule: '%s'[%zu]: not a time in ticks", key, i);
-    }
-    if (k->code) {
-        tu_free(t);
-        return NULL;
-    }
-    return t;
-}
-
-static void read_tables(struct keys *k, struct tu_cost *c)
-{
-    size_t n = 0;
-    const json_t *stage = json_object_get(k->o, "stage_time");
-    for (unsigned kind = 0; stage && kind <= TU_OP_W && !k->code; kind++) {
-        int64_t *t = ticks(k, stage, tu_op_name(kind), &n);
-        if (!t)
-            continue;
-        if (!c->stage_time) {
-            c->stages = (uint32_t)n;
-            c->stage_time = tu_alloc((TU_OP_W + 1) * n, sizeof *c->stage_time, k->err);
-            k->code = c->stage_time ? 0 : TU_ENOMEM;
-            for (size_t i = 0; !k->code && i < (TU_OP_W + 1) * n; i++)
-                c->stage_time[i] = -1;
-        }
-        if (!k->code && n != c->stages)
-            k->code = tu_fail(k->err, TU_EFORMAT,
-                              "schedule: stage_time: lists differ in length");
-        if (!k->code)
-            memcpy(c->stage_time + kind * n, t, n * sizeof *t);
-        tu_free(t);
-    }
-    c->weight = ticks(k, k->o, "weight", &n);
-    c->microbatches = c->weight ? (uint32_t)n : 0;
-    c->arrive = ticks(k, k->o, "arrive", &n);
-    c->arrivals = c->arrive ? (uint32_t)n : 0;
-    c->link = ticks(k, k->o, "link", &n);
-    while (c->link && (size_t)c->ranks * c->ranks < n)
-        c->ranks++;
-    if (c->link && (size_t)c->ranks * c->ranks != n && !k->code)
-        k->code =
-            tu_fail(k->err, TU_EFORMAT, "schedule: link: %zu values are not a square", n);
-}
-
-static int read_cost(struct tu_cost *c, const json_t *o, struct tu_err *err)
-{
-    struct keys k = {o, err, 0};
-    tu_cost_release(c);
-    tu_cost_init(c);
-    c->scale = integer(&k, "scale", 1, TICKS_MAX, 1);
-    for (unsigned kind = 0; kind < TU_OP_KINDS; kind++)
-        c->time[kind] = integer(&k, tu_op_name(kind), 0, TICKS_MAX, c->time[kind]);
-    c->pair = integer(&k, "FB", 0, TICKS_MAX, -1);
-    c->transfer[0] = integer(&k, "CF", 0, TICKS_MAX, 0);
-    c->transfer[1] = integer(&k, "CB", 0, TICKS_MAX, c->transfer[0]);
-    c->mem_unit = integer(&k, "mem_unit", 1, TICKS_MAX, 0);
-    c->mem_b = integer(&k, "mem_b", 1, TICKS_MAX, 0);
-    c->mem_w = integer(&k, "mem_w", 0, c->mem_b, 0);
-    c->mem_ckpt = integer(&k, "mem_ckpt", 0, c->mem_b, 0);
-    c->weight_one = integer(&k, "weight_one", 1, TICKS_MAX, 1);
-    const char *unit = json_string_value(json_object_get(o, "unit"));
-    if (unit && strlen(unit) < sizeof c->unit)
-        memcpy(c->unit, unit, strlen(unit) + 1);
-    const char *release = json_string_value(json_object_get(o, "release"));
-    c->release = release && !strcmp(release, "split") ? TU_MEM_SPLIT : TU_MEM_AT_W;
-    c->contend = json_is_true(json_object_get(o, "contend"));
-    c->blocking = json_is_true(json_object_get(o, "blocking"));
-    c->barrier = json_is_true(json_object_get(o, "barrier"));
-    read_tables(&k, c);
-    if (!k.code && c->mem_b && !c->mem_unit)
-        k.code = tu_fail(err, TU_EFORMAT, "schedule: mem_b without mem_unit");
-    return k.code;
-}
-
 /* Everything around the lists. */
 static int read_head(const json_t *o, struct tu_sched_hint *hint, struct tu_cost *c,
                      struct tu_err *err)
 {
-    struct keys k = {o, err, 0};
+    struct tui_keys k = {o, err, 0};
     const char *schema = json_string_value(json_object_get(o, "schema"));
     if (!schema || strcmp(schema, SCHEMA))
         return tu_fail(err, TU_EFORMAT, "schedule: schema '%.40s': %s is expected",
                        schema ? schema : "", SCHEMA);
-    hint->ranks = (uint32_t)integer(&k, "p", 1, TU_SCHED_MAX, hint->ranks);
-    hint->stages = (uint32_t)integer(&k, "stages", 1, TU_SCHED_MAX, hint->stages);
-    hint->microbatches = (uint32_t)integer(&k, "m", 1, TU_SCHED_MAX, hint->microbatches);
-    hint->pipelines = (uint32_t)integer(&k, "pipelines", 1, 2, hint->pipelines);
+    hint->ranks = (uint32_t)tui_keys_int(&k, "p", 1, TU_SCHED_MAX, hint->ranks);
+    hint->stages = (uint32_t)tui_keys_int(&k, "stages", 1, TU_SCHED_MAX, hint->stages);
+    hint->microbatches = (uint32_t)tui_keys_int(&k, "m", 1, TU_SCHED_MAX, hint->microbatches);
+    hint->pipelines = (uint32_t)tui_keys_int(&k, "pipelines", 1, 2, hint->pipelines);
     const json_t *cost = json_object_get(o, "cost");
     if (!k.code && cost)
-        k.code = read_cost(c, cost, err);
+        k.code = tui_json_cost_read(c, cost, err);
     return k.code;
 }
 
@@ -372,7 +206,7 @@ static int read_head(const json_t *o, struct tu_sched_hint *hint, struct tu_cost
  */
 static int apply(struct tu_sched *s, const json_t *o, struct tu_err *err)
 {
-    struct keys k = {o, err, 0};
+    struct tui_keys k = {o, err, 0};
     const json_t *place = json_object_get(o, "place");
     const char *name = json_string_value(json_object_get(o, "name"));
     const char *deps = json_string_value(json_object_get(o, "deps"));
@@ -388,14 +222,14 @@ static int apply(struct tu_sched *s, const json_t *o, struct tu_err *err)
     }
     if (name && strlen(name) < sizeof s->name)
         memcpy(s->name, name, strlen(name) + 1);
-    s->slices = (uint32_t)integer(&k, "slices", s->slices, 1024, s->slices);
+    s->slices = (uint32_t)tui_keys_int(&k, "slices", s->slices, 1024, s->slices);
     s->async = json_is_true(json_object_get(o, "async"));
     for (unsigned d = 0; deps && d < sizeof deps_names / sizeof *deps_names; d++)
         if (!strcmp(deps, deps_names[d]))
             s->deps = (enum tu_deps)d;
     if (s->deps == TU_DEPS_DIFFUSION) {
-        s->stride = (uint32_t)integer(&k, "stride", 1, 2, 1);
-        s->warm = (uint32_t)integer(&k, "warm", 1, s->microbatches, 1);
+        s->stride = (uint32_t)tui_keys_int(&k, "stride", 1, 2, 1);
+        s->warm = (uint32_t)tui_keys_int(&k, "warm", 1, s->microbatches, 1);
         if (!k.code && (s->stages < s->stride || s->stages > TUI_RANKS_ALL ||
                         s->pipelines > 1 || s->slices > 1))
             k.code = tu_fail(err, TU_EFORMAT,
