@@ -130,8 +130,13 @@ static void box(struct picture *p, uint32_t rank, size_t i)
         snprintf(label, sizeof label, "%u.%u", op->mb, op->slice);
     else
         snprintf(label, sizeof label, "%u", op->mb);
+    /* All boxes of a width have a label, or none. */
+    char widest[32];
+    int most = snprintf(widest, sizeof widest, "%u", p->s->microbatches - 1);
+    if (p->s->slices > 1)
+        most += 1 + snprintf(widest, sizeof widest, "%u", p->s->slices - 1);
     double size = paired ? 10 : 12;
-    if (op->kind != TU_OP_OPT && w > 7 * (double)strlen(label) + 2)
+    if (op->kind != TU_OP_OPT && w > 7 * most + 2)
         tu_svg_text(&p->v, x + w / 2, y + h / 2 + size * .36, size, TU_MIDDLE,
                     tu_ink_on(colour), label);
 }
@@ -263,8 +268,9 @@ static void title(struct picture *p)
 {
     char text[200], a[40], b[40];
     const struct tu_sched *s = p->s;
-    snprintf(text, sizeof text, "%s, %u ranks, %u micro-batches",
-             *s->name ? s->name : "schedule", s->ranks, s->microbatches);
+    snprintf(text, sizeof text, "%s, %u ranks, %u %s", *s->name ? s->name : "schedule",
+             s->ranks, s->microbatches,
+             s->deps == TU_DEPS_DIFFUSION ? "steps" : "micro-batches");
     tu_svg_text(&p->v, LEFT, 26, 16, TU_LEFT, TU_COLOUR_TEXT, text);
     tu_ticks_text(p->sim->makespan, p->c->scale, a);
     tu_ticks_text(p->sim->span, p->c->scale, b);

@@ -98,35 +98,77 @@ int tu_sched_grid(struct tu_buf *out, const struct tu_sched *s, const struct tu_
 static const char *const tikz_colour[] = {"0072b2", "009e73", "e69f00",
                                           "cc79a7", "56b4e9", "000000"};
 
+/* Centimetres of a tick, for TeX itself cannot count that far: the shortest operation is
+ * half a centimetre wide, the whole at most 40. */
+static double tikz_unit(const struct tu_sim *sim)
+{
+    int64_t least = INT64_MAX;
+    for (size_t i = 0; i < sim->ops; i++) {
+        int64_t d = sim->end[i] - sim->start[i];
+        least = d > 0 && d < least ? d : least;
+    }
+    double total = sim->makespan > 0 ? (double)sim->makespan : 1;
+    double tick = least < INT64_MAX ? .5 / (double)least : 1;
+    return tick * total > 40 ? 40 / total : tick;
+}
+
+/* A box: full height, or half of it for each of an overlapped pair; paler for later
+ * chunks. */
+static int tikz_box(struct tu_buf *out, const struct tu_sched *s, const struct tu_sim *sim,
+                    double unit, uint32_t rank, size_t i, struct tu_err *err)
+{
+    const struct tu_op *op = &s->op[rank][i];
+    size_t id = sim->base[rank] + i;
+    bool second = i && s->op[rank][i - 1].flags & TU_OP_PAIRED;
+    bool first = op->flags & TU_OP_PAIRED;
+    uint32_t chunks = tu_sched_chunks(s), chunk = 0;
+    if (op->kind > TU_OP_OPT || sim->end[id] == sim->start[id])
+        return 0;
+    if (op->kind != TU_OP_OPT)
+        chunk = tui_chunk_of(s, op->stage);
+    unsigned shade = 90 - (chunks > 1 ? 55 * chunk / (chunks - 1) : 0);
+    bool dark = shade > 60 && (op->kind == TU_OP_F || op->kind == TU_OP_B);
+    return tu_buf_printf(out, err,
+                         "\\filldraw[fill=op%s!%u,draw=white] (%.3f,%u.%d) rectangle "
+                         "(%.3f,%u.%d) node[pos=.5%s] {%u};\n",
+                         tu_op_name(op->kind), shade, unit * (double)sim->start[id], rank,
+                         second ? 4 : 0, unit * (double)sim->end[id], rank,
+                         first ? 4 : 8, dark ? ",white" : "", op->mb);
+}
+
 static int write_tikz(struct tu_buf *out, const struct tu_sched *s,
                       const struct tu_cost *c, const struct tu_sim *sim,
                       struct tu_err *err)
 {
+    bool seen[TU_OP_KINDS] = {false};
+    double unit = tikz_unit(sim);
+    (void)c;
     int rc = tu_buf_text(out,
                          "\\documentclass[tikz]{standalone}\n\\begin{document}\n"
-                         "\\begin{tikzpicture}[x=0.5cm,y=-0.6cm,font=\\sffamily\\tiny]\n",
+                         "\\begin{tikzpicture}[x=1cm,y=-0.6cm,font=\\sffamily\\tiny]\n",
                          err);
     for (unsigned k = 0; k <= TU_OP_OPT && !rc; k++)
         rc = tu_buf_printf(out, err, "\\definecolor{op%s}{HTML}{%s}\n", tu_op_name(k),
                            tikz_colour[k]);
     for (uint32_t r = 0; r < s->ranks && !rc; r++) {
         char name[24];
-        rc = tu_buf_printf(out, err, "\\node[left] at (0,%u.4) {%s};\n", r,
-                           tu_sched_rank_name(s, r, name));
+        rc = tu_buf_printf(out, err,
+                           "\\node[left] at (0,%u.4) {%s};\n"
+                           "\\fill[black!5] (0,%u) rectangle (%.3f,%u.8);\n",
+                           r, tu_sched_rank_name(s, r, name), r,
+                           unit * (double)sim->makespan, r);
         for (size_t i = 0; i < s->n[r] && !rc; i++) {
-            const struct tu_op *op = &s->op[r][i];
-            size_t id = sim->base[r] + i;
-            char a[40], b[40];
-            if (op->kind > TU_OP_OPT || sim->end[id] == sim->start[id])
-                continue;
-            rc = tu_buf_printf(
-                out, err,
-                "\\filldraw[fill=op%s!60,draw=white] (%s,%u) rectangle (%s,%u.8) "
-                "node[pos=.5] {%u};\n",
-                tu_op_name(op->kind), tu_ticks_text(sim->start[id], c->scale, a), r,
-                tu_ticks_text(sim->end[id], c->scale, b), r, op->mb);
+            seen[s->op[r][i].kind] = true;
+            rc = tikz_box(out, s, sim, unit, r, i, err);
         }
     }
+    unsigned at = 0;
+    for (unsigned k = 0; k <= TU_OP_OPT && !rc; k++)
+        if (seen[k])
+            rc = tu_buf_printf(out, err,
+                               "\\node[right,fill=op%s!90,minimum width=5mm] at "
+                               "([xshift=%umm]0,%u.4) {%s};\n",
+                               tu_op_name(k), 9 * at++, s->ranks, tu_op_name(k));
     return rc ? rc : tu_buf_text(out, "\\end{tikzpicture}\n\\end{document}\n", err);
 }
 

@@ -163,6 +163,14 @@ data=$ROOT/tests/data/sched
     done
 }
 
+@test "TikZ counts in centimetres, whatever the unit of time" {
+    pipe-sched gen -s dualpipe -p 2 -m 4 --cost F=18522,B=37044,FB=50000 --to tikz >a.tex
+    run -0 cat a.tex
+    assert_line --regexp '^.filldraw.fill=opF!90,draw=white. .0.000,0.0. rectangle .0.500,0.8. node.pos=.5,white. .0.;$'
+    assert_line --partial '0.4) rectangle' # the lower half of a pair
+    refute_line --regexp '[0-9]{4}\.'
+}
+
 @test "diff names the first operation that differs" {
     pipe-sched gen -s 1f1b -p 2 -m 4 >a.json
     pipe-sched gen -s gpipe -p 2 -m 4 >b.json
