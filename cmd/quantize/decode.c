@@ -3,6 +3,7 @@
  *
  * What a tensor was is in its dtype (ggml's blocks) or in its `quant` metadata. Codes
  * whose side tensors follow are kept aside until those have come. */
+#include <string.h>
 #include "quantize/coded.h"
 #include "quantize/target.h"
 
@@ -58,8 +59,8 @@ static int decode_tensor(struct run *r, struct tu_err *err)
 static int decode_input(struct run *r, const char *path, struct tu_err *err)
 {
     enum item what = ITEM_OTHER;
-    int rc = input_open(&r->in, path, hf_names == NAMES_HF || (hf_names < 0 && target_is_hf(r->ctx)),
-                        r->ctx, err);
+    const bool hf = hf_names < 0 ? target_is_hf(r->ctx) : hf_names == NAMES_HF;
+    int rc = input_open(&r->in, path, hf, r->ctx, err);
     if (!rc && r->in.folder && !r->target.beside &&
         !(r->target.beside = tu_strdup(r->in.folder, err)))
         rc = TU_ENOMEM;
@@ -69,7 +70,7 @@ static int decode_input(struct run *r, const char *path, struct tu_err *err)
         else if (what == ITEM_TENSOR)
             rc = decode_tensor(r, err);
         else if (what == ITEM_META && strcmp(r->in.topic, "contents") != 0)
-            rc = target_meta(&r->target, r->in.topic, r->in.json, r->in.json_len, err);
+            rc = target_meta_plain(&r->target, &r->in, err);
         else if (what == ITEM_OTHER)
             rc = target_copy(&r->target, &r->in, err);
         else if (what == ITEM_END)

@@ -2,7 +2,8 @@
 /* fold.c: groups of a norm and the matrices behind it, and their common scales.
  *
  * Columns of the matrices are multiplied by s before they are quantized, the norm's weights
- * (and bias) by 1/s, so that the model computes the same. A group's matrices are in memory while its scales are looked for. */
+ * (and bias) by 1/s, so that the model computes the same. A group's matrices are in memory
+ * while its scales are looked for. */
 #include "quantize/fold.h"
 #include <string.h>
 

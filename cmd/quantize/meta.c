@@ -116,3 +116,30 @@ int quant_gguf(const struct choosing *c, const char *json, size_t n, struct tu_b
                         json_pack("[i,i]", U32, BLOCK_FORMATS));
     return dump(out, o, err);
 }
+
+int quant_plain_files(const char *json, size_t n, struct tu_buf *out, struct tu_err *err)
+{
+    static const char *const gone[] = {"quantize_config.json", "quant_config.json"};
+    json_t *files, *config = NULL;
+    struct tu_buf text = {0};
+    int rc = tu_json_parse(&files, json, n, NULL, err);
+    if (rc)
+        return rc;
+    for (size_t i = 0; i < sizeof gone / sizeof *gone; i++)
+        json_object_del(files, gone[i]);
+    const json_t *s = json_object_get(files, "config.json");
+    if (s)
+        rc = tu_json_parse(&config, json_string_value(s), json_string_length(s), NULL, err);
+    if (!rc && config &&
+        (json_object_del(config, "quantization_config") == 0 ||
+         json_object_del(config, "compression_config") == 0) &&
+        !(rc = tu_json_dump(&text, config, err)) &&
+        json_object_set_new(files, "config.json", json_stringn(text.data, text.n)))
+        rc = tu_fail(err, TU_ENOMEM, "out of memory");
+    tu_buf_release(&text);
+    json_decref(config);
+    if (!rc)
+        return dump(out, files, err);
+    json_decref(files);
+    return rc;
+}

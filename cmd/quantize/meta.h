@@ -14,5 +14,8 @@ TU_MUST int quant_contents(struct choosing *c, const char *json, size_t n, struc
 /* META gguf with the file's type and the version of the block formats. */
 TU_MUST int quant_gguf(const struct choosing *c, const char *json, size_t n, struct tu_buf *out,
                        struct tu_err *err);
+/* META files of a model that is no longer codes: config.json without its words on that. */
+TU_MUST int quant_plain_files(const char *json, size_t n, struct tu_buf *out,
+                              struct tu_err *err);
 
 #endif

@@ -116,7 +116,7 @@ static int repack_input(struct run *r, const char *path, struct tu_err *err)
         else if (what == ITEM_TENSOR)
             rc = repack_tensor(r, err);
         else if (what == ITEM_META && strcmp(r->in.topic, "contents") != 0)
-            rc = target_meta(&r->target, r->in.topic, r->in.json, r->in.json_len, err);
+            rc = target_meta_plain(&r->target, &r->in, err);
         else if (what == ITEM_OTHER)
             rc = target_copy(&r->target, &r->in, err);
         else if (what == ITEM_END)

@@ -268,6 +268,18 @@ int target_meta(struct target *t, const char *topic, const char *json, size_t n,
     return t->writer ? tu_writer_meta(t->writer, topic, json, n, err) : 0;
 }
 
+int target_meta_plain(struct target *t, const struct input *in, struct tu_err *err)
+{
+    struct tu_buf json = {0};
+    int rc = strcmp(in->topic, "files") == 0
+                 ? quant_plain_files(in->json, in->json_len, &json, err)
+                 : tu_buf_add(&json, in->json, in->json_len, err);
+    if (!rc)
+        rc = target_meta(t, in->topic, json.data, json.n, err);
+    tu_buf_release(&json);
+    return rc;
+}
+
 int target_end(struct target *t, struct tu_err *err)
 {
     return t->writer ? tu_writer_end(t->writer, false, err) : 0;

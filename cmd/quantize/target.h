@@ -55,6 +55,8 @@ TU_MUST int target_sides(struct target *t, const struct tu_coding *c, const char
 TU_MUST int target_copy(struct target *t, struct input *in, struct tu_err *err);
 TU_MUST int target_meta(struct target *t, const char *topic, const char *json, size_t n,
                         struct tu_err *err);
+/* The META at hand, for tensors that are no longer the codes that config.json speaks of. */
+TU_MUST int target_meta_plain(struct target *t, const struct input *in, struct tu_err *err);
 TU_MUST int target_end(struct target *t, struct tu_err *err);
 /* What an earlier run has made of this tensor goes to the output; *yes false where it has
  * not come so far, or has made something else. c NULL: the tensor is kept or cast to dtype. */

@@ -143,7 +143,8 @@ static int read_gguf(struct tu_imatrix *m, const char *path, const struct tu_job
 
 static int by_name(const void *a, const void *b)
 {
-    return strcmp(((const struct tui_importance *)a)->name, ((const struct tui_importance *)b)->name);
+    const struct tui_importance *x = a, *y = b;
+    return strcmp(x->name, y->name);
 }
 
 int tu_imatrix_new(struct tu_imatrix **out, struct tu_err *err)
