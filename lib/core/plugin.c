@@ -17,6 +17,7 @@
 #include "tensorutils/core/plugin.h"
 #include "tensorutils/core/stats.h"
 
+#define PREFIX "libtensorutils-"
 #define SUFFIX ".so"
 
 struct loaded {
@@ -82,16 +83,16 @@ int tu_plugin_path(const char *const *folder, struct tu_err *err)
     return 0;
 }
 
-/* FOLDER/NAME.so where it exists, NULL (without an error) where no folder has it. */
+/* FOLDER/libtensorutils-NAME.so where it exists, NULL (without an error) where no folder has it. */
 static int find_file(char **path, const char *name, struct tu_err *err)
 {
     *path = NULL;
     for (size_t i = 0; state.folder && state.folder[i]; i++) {
-        size_t n = strlen(state.folder[i]) + strlen(name) + sizeof "/" SUFFIX;
+        size_t n = strlen(state.folder[i]) + strlen(name) + sizeof "/" PREFIX SUFFIX;
         char *p = tu_alloc(n, 1, err);
         if (!p)
             return TU_ENOMEM;
-        snprintf(p, n, "%s/%s" SUFFIX, state.folder[i], name);
+        snprintf(p, n, "%s/" PREFIX "%s" SUFFIX, state.folder[i], name);
         struct stat st;
         if (stat(p, &st) == 0) {
             *path = p;
@@ -198,17 +199,18 @@ static int list_folder(char ***name, size_t *cap, size_t *n, const char *folder)
     DIR *d = opendir(folder);
     int code = 0;
     for (const struct dirent *e; d && !code && (e = readdir(d));) {
-        size_t len = strlen(e->d_name), tail = sizeof SUFFIX - 1;
-        if (len <= tail || strcmp(e->d_name + len - tail, SUFFIX) != 0 ||
-            known(*name, *n, e->d_name, len - tail))
+        size_t len = strlen(e->d_name), head = sizeof PREFIX - 1, tail = sizeof SUFFIX - 1;
+        if (len <= head + tail || strncmp(e->d_name, PREFIX, head) != 0 ||
+            strcmp(e->d_name + len - tail, SUFFIX) != 0 ||
+            known(*name, *n, e->d_name + head, len - head - tail))
             continue;
         char *s = NULL;
         if ((code = TU_GROW(name, cap, *n + 1, NULL)) ||
-            !(s = tu_strdup(e->d_name, NULL))) {
+            !(s = tu_strdup(e->d_name + head, NULL))) {
             code = TU_ENOMEM;
             break;
         }
-        s[len - tail] = '\0';
+        s[len - head - tail] = '\0';
         (*name)[(*n)++] = s;
         (*name)[*n] = NULL;
     }

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* plugin.h: code that needs a library not everyone has (CUDA, NCCL, MPI, LAPACK), loaded late.
  *
- * A plug-in is PREFIX/lib/tensorutils/NAME.so beside the command's ../lib. It exports one symbol,
- * `tu_plugin`, and is handed a table of host functions: it never links libtensorutils, so there is
- * one copy of everything. */
+ * A plug-in is PREFIX/lib/tensorutils/libtensorutils-NAME.so beside the command's ../lib. It
+ * exports one symbol, `tu_plugin`, and is handed a table of host functions: it never links
+ * libtensorutils, so there is one copy of everything. */
 #ifndef TENSORUTILS_CORE_PLUGIN_H
 #define TENSORUTILS_CORE_PLUGIN_H
 
@@ -44,7 +44,8 @@ TU_API TU_MUST int tu_plugin_path(const char *const *folder, struct tu_err *err)
  * brings it; TU_EVERSION for another abi. */
 TU_API TU_MUST int tu_plugin_load(const struct tu_plugin **out, const char *name,
                                   struct tu_err *err);
-/* Names (without .so) in the folders, one per call by index; NULL past the end. Not loaded. */
+/* Names of the plug-ins in the folders, one per call by index; NULL past the end. Not
+ * loaded. */
 TU_API const char *tu_plugin_name(size_t i);
 
 TU_END

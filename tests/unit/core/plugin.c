@@ -35,7 +35,7 @@ static bool build(const char *file, const char *abi, const char *body)
     if (!f || fputs(source, f) < 0 || fclose(f) != 0)
         return false;
     snprintf(command, sizeof command,
-             "cc -I'%s' -DABI='%s' -DBODY='%s' -shared -fPIC -o %s p.c 2>cc.log",
+             "cc -I'%s' -DABI='%s' -DBODY='%s' -shared -fPIC -o libtensorutils-%s p.c 2>cc.log",
              include_dir, abi, body, file);
     return system(command) == 0;
 }
@@ -55,7 +55,7 @@ static void test_absent(void)
     eq_str(err.msg, "plug-in 'what' is not installed", "its message");
     eq_int(tu_plugin_load(&p, "./x", &err), TU_EMISSING, "a name is no path");
     eq_int(tu_plugin_load(&p, "", &err), TU_EMISSING, "nor empty");
-    FILE *f = fopen("junk.so", "w");
+    FILE *f = fopen("libtensorutils-junk.so", "w");
     if (f) {
         fputs("not a library\n", f);
         fclose(f);
@@ -89,10 +89,10 @@ static void test_loaded(void)
     eq_int(tu_plugin_load(&again, "one", NULL), 0, "load again");
     ok(p == again, "is the same");
     eq_int(tu_plugin_load(&p, "old", &err), TU_EVERSION, "another interface");
-    eq_str(err.msg, "./old.so: plug-in interface 2, this program has 1", "its message");
+    eq_str(err.msg, "./libtensorutils-old.so: plug-in interface 2, this program has 1", "its message");
     eq_int(tu_plugin_load(&p, "bad", &err), TU_ENODEV, "one that does not start");
     eq_str(err.msg, "plug-in 'one': no device", "its message");
-    int left = system("cc -shared -o none.so -x c - </dev/null");
+    int left = system("cc -shared -o libtensorutils-none.so -x c - </dev/null");
     if (left == 0)
         eq_int(tu_plugin_load(&p, "none", &err), TU_EVERSION, "no table: %s", err.msg);
     const char *const folder[] = {".", ".", "absent", NULL};
