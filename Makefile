@@ -14,6 +14,8 @@ SANITIZE ?=
 COVERAGE ?=
 DEV      ?=
 CUDA     ?= 0
+CUDA_HOME ?= /usr/local/cuda
+CUDA_ARCH ?= 80 90a 100
 V        ?= 0
 PYTHON   ?= python3
 SOVERSION := 0
@@ -62,13 +64,13 @@ REPLAYS   := $(patsubst tests/fuzz/%.c,$(B)/fuzz/%,$(filter-out tests/fuzz/repla
 LIB_A     := $(B)/lib/libtensorutils.a
 LIB_SO    := $(B)/lib/libtensorutils.so.$(SOVERSION)
 
-.PHONY: all help lib demo check check-unit check-cli check-all lint bench fuzz fuzz-run interop golden \
+.PHONY: all help lib demo cuda check check-cuda check-unit check-cli check-all lint bench fuzz fuzz-run interop golden \
         completions install uninstall clean deps tests-bin print-build
 .DEFAULT_GOAL := all
 .SECONDARY:
 .DELETE_ON_ERROR:
 
-all: deps $(LIB_A) $(LIB_SO) $(BINS) ## build the library and every command
+all: deps $(LIB_A) $(LIB_SO) $(BINS) $(if $(filter 1,$(CUDA)),cuda) ## build the library and every command
 	@ln -sfn $(HASH)/bin build/bin; ln -sfn $(HASH)/lib build/lib; ln -sfn $(HASH) build/last
 
 help: ## list the targets
@@ -119,6 +121,39 @@ endef
 $(foreach c,$(ONE_FILE),$(eval $(call command,$(basename $(notdir $(c))),$(call obj,$(c)))))
 $(foreach d,$(MANY_FILE),$(eval $(call command,$(notdir $(d)),$(call obj,$(sort $(wildcard $(d)/*.c))))))
 
+# CUDA. The plug-in by nvcc, for each of CUDA_ARCH; the same kernels by the C compiler, for tests, on
+# a device of fibers. Codecs give the CPU's bytes, so only attention may fuse multiply and add.
+NVCC      := $(firstword $(wildcard $(CUDA_HOME)/bin/nvcc) nvcc)
+CUDA_SRC  := $(sort $(wildcard lib/device/cuda/*.cu))
+CUDA_OBJ  := $(patsubst lib/device/cuda/%.cu,$(B)/cuda/%.o,$(CUDA_SRC))
+CUDA_SO   := $(B)/lib/tensorutils/libtensorutils-cuda.so
+EMULATED  := $(B)/emulated/libtensorutils-cuda.so
+EMU_SRC   := $(filter-out lib/device/cuda/device.cu,$(CUDA_SRC))
+GENCODE   := $(foreach a,$(CUDA_ARCH),-gencode arch=compute_$(a),code=sm_$(a))
+
+$(B)/cuda/%.o: lib/device/cuda/%.cu
+	@mkdir -p $(@D)
+	$(call say,NVCC)
+	$(Q)$(NVCC) -O3 -std=c++17 $(GENCODE) $(if $(filter attn%,$*),,-fmad=false) -Ilib -Xptxas -v \
+	    -Xcompiler -fPIC,-fvisibility=hidden,-Wall -MMD -MP -c -o $@ $< 2>$(@:.o=.ptxas) || \
+	    { cat $(@:.o=.ptxas); false; }
+$(CUDA_SO): $(CUDA_OBJ) $(B)/obj/lib/device/cuda/plugin.o
+	@mkdir -p $(@D)
+	$(call say,LINK)
+	$(Q)$(NVCC) -shared -cudart static -o $@ $^
+
+cuda: $(CUDA_SO) ## build the CUDA plug-in (needs nvcc; CUDA_ARCH='90a' for one architecture)
+	@mkdir -p build; ln -sfn $(HASH)/lib build/lib
+
+$(B)/emulated/%.o: lib/device/cuda/%.cu $(B)/flags
+	@mkdir -p $(@D)
+	$(call say,CC)
+	$(Q)$(CC) -x c $(ALL_CPPFLAGS) $(ALL_CFLAGS) -MMD -MP -c -o $@ $<
+$(EMULATED): $(patsubst lib/device/cuda/%.cu,$(B)/emulated/%.o,$(EMU_SRC)) \
+             $(B)/obj/lib/device/cuda/plugin.o $(B)/obj/lib/device/cuda/emulate.o $(LIB_A)
+	$(call say,LINK)
+	$(Q)$(CC) -shared -Wl,--exclude-libs,ALL $(ALL_LDFLAGS) -o $@ $^ $(LIBS)
+
 # Tests. A unit test may include its own room's private headers; it links the archive. Those of cmd
 # link the front end too.
 $(B)/unit/%: $(B)/obj/tests/unit/%.o $(LIB_A)
@@ -139,7 +174,7 @@ $(B)/perf/%: $(B)/obj/tests/perf/%.o $(LIB_A)
 	$(call say,LINK)
 	$(Q)$(CC) $(ALL_LDFLAGS) -o $@ $< $(LIB_A) $(LIBS)
 
-tests-bin: $(UNITS) $(REPLAYS)
+tests-bin: $(UNITS) $(REPLAYS) $(EMULATED)
 
 demo: all ## the main job on the files in the tree
 	@BIN=$(CURDIR)/$(B)/bin examples/demo
@@ -152,7 +187,10 @@ check: ## every test that needs neither a GPU nor Python; ends with "N passed, N
 check-unit: all tests-bin ## unit tests and fuzz corpora only
 	@BUILD=$(CURDIR)/$(B) tests/run unit fuzz
 
-check-cli: all ## command tests only
+check-cuda: cuda tests-bin ## what nvcc and ptxas say of the kernels (needs nvcc, no GPU)
+	@BUILD=$(CURDIR)/$(B) tests/gpu/resources
+
+check-cli: all $(EMULATED) ## command tests only
 	@BUILD=$(CURDIR)/$(B) tests/run cli examples
 
 check-all: all tests-bin ## check, with the slow tests and the kills
@@ -190,4 +228,4 @@ uninstall:
 clean:
 	rm -rf build
 
--include $(shell test -d $(B)/obj && find $(B)/obj -name '*.d')
+-include $(shell test -d $(B) && find $(B) -name '*.d')

@@ -21,8 +21,9 @@ struct tu_device_info {
     unsigned arch;     /* 80, 90, 100; 0 for the CPU */
 };
 
-/* A row; what a plug-in of kind "device" gives. Every function returns 0 or a TU_E code.
- */
+/* A row; what a plug-in of kind "device" gives. Functions return 0 or a TU_E code. A
+ * NULL queue is the device's own: work in it is done when the call returns, or, of
+ * launch, when the next copy in it returns. */
 struct tu_device {
     const char *name, *help;
     int (*count)(unsigned *out, struct tu_err *err);
@@ -39,8 +40,9 @@ struct tu_device {
     int (*event_record)(struct tu_event *e, struct tu_queue *q, struct tu_err *err);
     int (*event_seconds)(double *out, struct tu_event *a, struct tu_event *b,
                          struct tu_err *err);
-    /* A kernel of the plug-in by name, called with its family's argument struct; NULL if
-     * none. */
+    /* A kernel by name (device/kernels.h) and its family's argument struct, which is
+     * copied. NULL on the CPU. Errors: TU_EUNSUP for what the kernel does not do. */
+    bool (*has)(const char *kernel);
     int (*launch)(const char *kernel, const void *args, struct tu_queue *q,
                   struct tu_err *err);
 };
