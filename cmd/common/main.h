@@ -57,6 +57,11 @@ const struct tu_job *tu_ctx_job(struct tu_ctx *ctx);
 struct tu_pool *tu_ctx_pool(struct tu_ctx *ctx);
 /* The job without a pool, for outputs that are opened before a fork. */
 const struct tu_job *tu_ctx_alone(struct tu_ctx *ctx);
+/* What --device names; NULL for the CPU. With "auto" the CPU stands in, and a warning says
+ * why. Errors: TU_EMISSING, TU_ENODEV. */
+struct tu_device;
+TU_MUST int tu_ctx_device(struct tu_ctx *ctx, const struct tu_device **out,
+                          struct tu_err *err);
 /* Open -o (or standard output) for data. */
 TU_MUST int tu_ctx_output(struct tu_ctx *ctx, struct tu_out **out, struct tu_err *err);
 

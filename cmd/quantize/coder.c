@@ -33,6 +33,16 @@ static void free_sides(const struct tu_coding *c, void **side)
         tu_free(side[k]);
 }
 
+/* Each codec that stays on the CPU is told of once in a row. */
+static void tell_device(struct coder *c, const struct task *t)
+{
+    static const struct tu_codec *told;
+    if (!c->device || t->coding.codec == told || tu_coding_on(&t->coding, c->device, true))
+        return;
+    tu_warn(c->ctx, "'%s' has no kernel for %s: on the CPU", t->choice.type, c->ctx->device);
+    told = t->coding.codec;
+}
+
 /* Streaming ------------------------------------------------------------------------------ */
 
 /* Experts that are stacked, each under its own importance; such codecs have no sides. */
@@ -57,9 +67,11 @@ static int stream(struct coder *c, struct task *t, uint64_t *replaced, struct tu
     struct tu_coding_run run = {.flow = &flow,
                                 .dtype = c->in->tensor.dtype,
                                 .nonfinite = (enum tu_nonfinite)choosing.nonfinite,
-                                .measure = c->measure};
+                                .measure = c->measure,
+                                .device = c->device};
     void *side[TU_CODING_SIDES] = {NULL};
     int rc = make_sides(&t->coding, side, err);
+    tell_device(c, t);
     if (!rc && t->coding.two_pass)
         rc = input_spool(c->in, err);
     if (!rc)

@@ -15,6 +15,7 @@ struct coder {
     struct target *target;
     struct fold *fold;     /* or NULL */
     struct tu_measure *measure; /* or NULL */
+    const struct tu_device *device; /* for streams; NULL: the CPU */
 };
 
 /* *replaced: elements that were not finite. */

@@ -17,6 +17,7 @@ struct run {
     struct input in;
     struct target target;
     struct coded coded; /* the tensor that is being decoded */
+    const struct tu_device *device; /* NULL: the CPU */
 };
 
 static int flow_read(void *ctx, void *buf, size_t n, struct tu_err *err)
@@ -35,7 +36,7 @@ static int decode_now(struct run *r, struct tu_err *err)
     struct tu_flow flow = {r, flow_read, flow_write, NULL};
     struct tu_tensor to = r->coded.tensor;
     to.dtype = to_dtype ? to_dtype : to.dtype;
-    struct tu_coding_run run = {.flow = &flow, .dtype = to.dtype};
+    struct tu_coding_run run = {.flow = &flow, .dtype = to.dtype, .device = r->device};
     int rc = target_record(&r->target, to.name, to.dtype, to.dim, to.rank, NULL, err);
     if (!rc)
         rc = tu_coding_decode(&r->coded.coding, &run, (const void *const *)r->coded.side,
@@ -89,7 +90,9 @@ static int run(struct tu_ctx *ctx, int argc, char **argv)
     const char *const *path = argc ? (const char *const *)argv : standard_input;
     struct run r = {.ctx = ctx, .target.work = -1};
     struct tu_err err;
-    int rc = target_open(&r.target, ctx, &err);
+    int rc = tu_ctx_device(ctx, &r.device, &err);
+    if (!rc)
+        rc = target_open(&r.target, ctx, &err);
     for (int i = 0; !rc && i < (argc ? argc : 1); i++)
         rc = decode_input(&r, path[i], &err);
     if (!rc)
@@ -117,8 +120,7 @@ const struct tu_cmd quantize_decode = {
     .summary = "turn codes back into numbers",
     .usage = usage,
     .opts = options,
-    .flags = TU_CMD_STDIN | TU_CMD_STREAM | TU_CMD_NO_DEVICE | TU_CMD_NO_SEED |
-             TU_CMD_NO_REPORT,
+    .flags = TU_CMD_STDIN | TU_CMD_STREAM | TU_CMD_NO_SEED | TU_CMD_NO_REPORT,
     .max = TU_ANY,
     .run = run,
 };

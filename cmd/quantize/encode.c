@@ -26,6 +26,7 @@ struct run {
     size_t held_n, held_cap;
     unsigned sides_left; /* of codes that pass as they are */
     uint64_t from, to;   /* bytes */
+    const struct tu_device *device; /* NULL: the CPU */
 };
 
 static const struct tu_column columns[] = {
@@ -112,7 +113,8 @@ static int encode_plain(struct run *r, struct tu_err *err)
     if (rc)
         return rc;
     uint64_t bytes = task_bytes(&t, x);
-    struct coder coder = {r->ctx, &r->in, &r->target, r->fold, r->measure ? &m : NULL};
+    struct coder coder = {r->ctx,  &r->in,  &r->target,
+                          r->fold, r->measure ? &m : NULL, r->device};
     rc = target_reuse(&r->target, t.codec ? &t.coding : NULL, &t.spec, x, t.cast, &reused, err);
     if (!rc && !reused)
         rc = coder_run(&coder, &t, &replaced, err);
@@ -293,6 +295,8 @@ static int run_all(struct run *r, int argc, char **argv)
     struct tu_err err;
     int rc = choosing_begin(&choosing, r->ctx, &err);
     r->target.work = -1;
+    if (!rc)
+        rc = tu_ctx_device(r->ctx, &r->device, &err);
     if (!rc && !r->measure && target_is_engine(r->ctx))
         tu_recipe_engine(choosing.recipe);
     if (!rc && !r->measure)
@@ -348,7 +352,7 @@ const struct tu_cmd quantize_encode = {
     .opts = options,
     .shared = quantize_options,
     .listings = quantize_listings,
-    .flags = TU_CMD_STDIN | TU_CMD_STREAM | TU_CMD_NO_DEVICE,
+    .flags = TU_CMD_STDIN | TU_CMD_STREAM,
     .max = TU_ANY,
     .run = run_encode,
 };
@@ -360,7 +364,7 @@ const struct tu_cmd quantize_measure = {
     .opts = measure_options,
     .shared = quantize_options,
     .listings = quantize_listings,
-    .flags = TU_CMD_STDIN | TU_CMD_NO_DEVICE,
+    .flags = TU_CMD_STDIN,
     .max = TU_ANY,
     .run = run_measure,
 };

@@ -55,6 +55,7 @@ complete -c quantize -n '__fish_seen_subcommand_from encode' -l progress -a 'alw
 complete -c quantize -n '__fish_seen_subcommand_from encode' -l no-progress
 complete -c quantize -n '__fish_seen_subcommand_from encode' -l color -a 'always auto never' -d 'use colours'
 complete -c quantize -n '__fish_seen_subcommand_from encode' -l seed -x -d 'seed of all randomness; default 0'
+complete -c quantize -n '__fish_seen_subcommand_from encode' -l device -x -a 'cpu cuda auto' -d 'where to compute; default cpu'
 complete -c quantize -n '__fish_seen_subcommand_from encode' -l list -a '(quantize encode --list=tables 2>/dev/null)' -d 'list what there is to choose from'
 complete -c quantize -n '__fish_seen_subcommand_from decode' -s d -l dtype -x -a 'i8 i16 i32 i64 u8 u16 u32 u64 i4 u4 i2 u2 u1 f16 f32 f64 c64 c128 bool bf16 f8_e4m3fn f8_e4m3fnuz f8_e5m2 f8_e5m2fnuz f8_e8m0 f6_e2m3 f6_e3m2 f4_e2m1 q4_0 q4_1 q5_0 q5_1 q8_0 q8_1 q2_k q3_k q4_k q5_k q6_k q8_k iq2_xxs iq2_xs iq3_xxs iq1_s iq4_nl iq3_s iq2_s iq4_xs iq1_m tq1_0 tq2_0 mxfp4 nvfp4 q1_0 q2_0' -d 'of the result; default: what the tensor was, f32 where that is not known'
 complete -c quantize -n '__fish_seen_subcommand_from decode' -l names -x -a 'keep hf' -d 'of a GGUF file\'s tensors: as they are, or Hugging Face\'s'
@@ -70,6 +71,7 @@ complete -c quantize -n '__fish_seen_subcommand_from decode' -s v -l verbose -d 
 complete -c quantize -n '__fish_seen_subcommand_from decode' -l progress -a 'always auto never' -d 'show a progress bar'
 complete -c quantize -n '__fish_seen_subcommand_from decode' -l no-progress
 complete -c quantize -n '__fish_seen_subcommand_from decode' -l color -a 'always auto never' -d 'use colours'
+complete -c quantize -n '__fish_seen_subcommand_from decode' -l device -x -a 'cpu cuda auto' -d 'where to compute; default cpu'
 complete -c quantize -n '__fish_seen_subcommand_from decode' -l list -a '(quantize decode --list=tables 2>/dev/null)' -d 'list what there is to choose from'
 complete -c quantize -n '__fish_seen_subcommand_from repack' -l to -x -a 'tns hf safetensors gguf' -d 'what -o is to be; default: by its name'
 complete -c quantize -n '__fish_seen_subcommand_from repack' -l max-shard-size -x -d 'hf, gguf: bytes of a file'
@@ -163,6 +165,7 @@ complete -c quantize -n '__fish_seen_subcommand_from measure' -l progress -a 'al
 complete -c quantize -n '__fish_seen_subcommand_from measure' -l no-progress
 complete -c quantize -n '__fish_seen_subcommand_from measure' -l color -a 'always auto never' -d 'use colours'
 complete -c quantize -n '__fish_seen_subcommand_from measure' -l seed -x -d 'seed of all randomness; default 0'
+complete -c quantize -n '__fish_seen_subcommand_from measure' -l device -x -a 'cpu cuda auto' -d 'where to compute; default cpu'
 complete -c quantize -n '__fish_seen_subcommand_from measure' -l list -a '(quantize measure --list=tables 2>/dev/null)' -d 'list what there is to choose from'
 complete -c quantize -n '__fish_seen_subcommand_from search' -l types -x -d 'types to choose from; default: q2_k,q3_k,q4_k,q5_k,q6_k,q8_0'
 complete -c quantize -n '__fish_seen_subcommand_from search' -l target-bpw -x -d 'bits per weight at most, of all tensors'

@@ -12,6 +12,7 @@
 #include "affine.h"
 #include "deploy.h"
 #include "families.h"
+#include "tensorutils/device/kernels.h"
 
 enum param { BLOCK, NESTED };
 enum { NESTED_BLOCK = 256, BOOK = 256 };
@@ -317,6 +318,17 @@ void tui_book16_of(const char *codec, float value[16])
         value[b->code ? b->code[i] : i] = b->value[i];
 }
 
+/* Nested scales are coded from all of them at the end: on the CPU. */
+static bool kernel(const struct tu_coding *c, bool encode, const void *const *side,
+                   struct tu_kernel_code *k)
+{
+    const struct book *b = book_of(c);
+    (void)encode;
+    k->block = (uint32_t)c->param[BLOCK];
+    k->book = b ? b->value : side ? side[1] : NULL;
+    return !c->param[NESTED];
+}
+
 #define SOURCE "bitsandbytes-foundation/bitsandbytes: functional.py"
 static const char *const key4[] = {"block", "nested", NULL};
 static const char *const key8[] = {"block", NULL};
@@ -330,7 +342,8 @@ const struct tu_codec tui_codecs_bnb[] = {
      .plan = plan4,
      .encode = encode4,
      .decode = decode4,
-     .finish = finish4},
+     .finish = finish4,
+     .kernel = kernel},
     {.name = "fp4",
      .help = "bitsandbytes, 4 bits: floats of one mantissa bit",
      .source = SOURCE,
@@ -347,6 +360,7 @@ const struct tu_codec tui_codecs_bnb[] = {
      .plan = plan8,
      .encode = encode8,
      .decode = decode8,
-     .start = start8},
+     .start = start8,
+     .kernel = kernel},
     {.name = NULL},
 };

@@ -4,6 +4,7 @@
 #include <string.h>
 #include "families.h"
 #include "small.h"
+#include "tensorutils/device/kernels.h"
 
 enum { E5M2, NOSAT };
 static const char *const keys[] = {"elem", "nosat", NULL};
@@ -52,6 +53,16 @@ static int decode(const struct tu_coding *c, uint64_t first, size_t n, const voi
     return 0;
 }
 
+static bool kernel(const struct tu_coding *c, bool encode, const void *const *side,
+                   struct tu_kernel_code *k)
+{
+    (void)encode;
+    (void)side;
+    k->small = element(c)->dtype;
+    k->unit = 1;
+    return !c->param[NOSAT];
+}
+
 const struct tu_codec tui_codecs_fp8[] = {
     {.name = "fp8",
      .help = "eight-bit floats without a scale",
@@ -59,6 +70,7 @@ const struct tu_codec tui_codecs_fp8[] = {
      .key = keys,
      .plan = plan,
      .encode = encode,
-     .decode = decode},
+     .decode = decode,
+     .kernel = kernel},
     {.name = NULL},
 };

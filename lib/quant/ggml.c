@@ -7,6 +7,7 @@
 #include <inttypes.h>
 #include "families.h"
 #include "ggml.h"
+#include "tensorutils/device/kernels.h"
 
 struct format {
     uint32_t dtype;
@@ -67,6 +68,15 @@ static int decode(const struct tu_coding *c, uint64_t first, size_t n, const voi
     const struct tu_kernel *k = tu_kernel_pick(f->decode, c->cpu);
     ((tui_decode_fn)k->fn)(code, x, n / tu_dtype_find(f->dtype)->block_elems);
     return 0;
+}
+
+/* Blocks are all that a kernel needs; importance is the CPU's. */
+static bool kernel(const struct tu_coding *c, bool encode, const void *const *side,
+                   struct tu_kernel_code *k)
+{
+    (void)side;
+    (void)k;
+    return !encode || !c->importance;
 }
 
 /* Rows ------------------------------------------------------------------------------- */
@@ -132,7 +142,8 @@ DECODED_TABLE(DECODED_FORMAT)
 #define ROW(encoder, id, flag, bpw, text)                                                  \
     {.name = #id, .help = "GGUF, " bpw " bits: " text,                                     \
      .source = "ggml-org/ggml: src/ggml-quants.c", .flags = flag,                          \
-     .format = &format_##id, .plan = plan, .encode = encoder, .decode = decode},
+     .format = &format_##id, .plan = plan, .encode = encoder, .decode = decode,         \
+     .kernel = kernel},
 #define ENCODED_ROW(name, NAME, flag, rows, bpw, text) ROW(encode, name, flag, bpw, text)
 #define DECODED_ROW(name, NAME, flag, rows, bpw, text) ROW(NULL, name, flag, bpw, text)
 

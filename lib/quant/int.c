@@ -6,6 +6,7 @@
 #include <string.h>
 #include "families.h"
 #include "int.h"
+#include "tensorutils/device/kernels.h"
 
 static const char *const ct_key[] = {"group", "asym",   "scale", "clip",  "round",
                                      "rule",  "packed", "words", "order", NULL};
@@ -235,6 +236,23 @@ int tui_int_pack_all(const struct tu_coding *c, const struct tu_ints *m, void *c
     return tui_ct_put_tensor(c, m->scale[0], m->zero[0], side, err);
 }
 
+/* The plain case of compressed-tensors: 4 bits, symmetric, to the nearest. */
+static bool kernel(const struct tu_coding *c, bool encode, const void *const *side,
+                   struct tu_kernel_code *k)
+{
+    (void)encode;
+    (void)side;
+    k->block = (uint32_t)c->param[TUI_INT_GROUP];
+    k->cols = c->cols;
+    k->words = (uint32_t)(c->cols / 8);
+    k->rule = (uint32_t)c->param[TUI_INT_SCALE];
+    return c->param[TUI_INT_BITS] == 4 && c->param[TUI_INT_RULE] == TUI_RULE_CT &&
+           k->rule != TU_F16 && k->block % 8 == 0 && k->cols <= UINT32_MAX &&
+           !c->param[TUI_INT_TENSOR] && !c->param[TUI_INT_ASYM] &&
+           !c->param[TUI_INT_CLIP] && !c->param[TUI_INT_RANDOM] &&
+           !c->param[TUI_INT_ORDER];
+}
+
 /* X(name, bits, RULE, packing, group, help) */
 #define TABLE(X)                                                                         \
     X(int8, 8, CT, ct, "channel", ct_key,                                                \
@@ -265,6 +283,7 @@ TABLE(FORMAT)
      .plan = plan,                                                                       \
      .encode = encode,                                                                   \
      .decode = decode,                                                                   \
-     .start = start},
+     .start = start,                                                                     \
+     .kernel = kernel},
 
 const struct tu_codec tui_codecs_int[] = {TABLE(ROW){.name = NULL}};

@@ -9,6 +9,7 @@
 #include <string.h>
 #include "families.h"
 #include "small.h"
+#include "tensorutils/device/kernels.h"
 
 enum { K = 32 };
 enum rule { FLOOR, CEIL, RCEIL, EVEN };
@@ -162,6 +163,17 @@ static int decode(const struct tu_coding *c, uint64_t first, size_t n, const voi
     return 0;
 }
 
+static bool kernel(const struct tu_coding *c, bool encode, const void *const *side,
+                   struct tu_kernel_code *k)
+{
+    (void)encode;
+    (void)side;
+    if (element(c))
+        k->small = element(c)->dtype;
+    k->rule = (uint32_t)c->param[RULE];
+    return k->small == TU_F8_E4M3FN || k->small == TU_F8_E5M2 || k->small == TU_F4_E2M1;
+}
+
 static const struct element fp8 = {"e4m3", "e5m2"}, fp6 = {"e3m2", "e2m3"},
                             fp4 = {"e2m1", NULL}, int8 = {NULL, NULL};
 
@@ -169,7 +181,7 @@ static const struct element fp8 = {"e4m3", "e5m2"}, fp6 = {"e3m2", "e2m3"},
     {                                                                                    \
         .name = id, .help = text, .source = "OCP Microscaling Formats 1.0",              \
         .key = key_list, .format = form, .plan = plan, .encode = encode,                 \
-        .decode = decode                                                                 \
+        .decode = decode, .kernel = kernel                                 \
     }
 
 const struct tu_codec tui_codecs_mx[] = {

@@ -7,6 +7,7 @@
 #include <string.h>
 #include "families.h"
 #include "small.h"
+#include "tensorutils/device/kernels.h"
 
 enum { K = 16 };
 enum { MODELOPT };
@@ -106,6 +107,17 @@ static int decode(const struct tu_coding *c, uint64_t first, size_t n, const voi
     return 0;
 }
 
+static bool kernel(const struct tu_coding *c, bool encode, const void *const *side,
+                   struct tu_kernel_code *k)
+{
+    k->rule = c->param[MODELOPT] != 0;
+    if (encode && side)
+        k->global = global_scale(c);
+    if (side)
+        memcpy(&k->unit, side[1], sizeof k->unit);
+    return true;
+}
+
 const struct tu_codec tui_codecs_nvfp4[] = {
     {.name = "nvfp4_packed",
      .help = "E2M1 in pairs, E4M3 scales per 16, one of the tensor",
@@ -114,6 +126,7 @@ const struct tu_codec tui_codecs_nvfp4[] = {
      .plan = plan,
      .encode = encode,
      .decode = decode,
-     .start = start},
+     .start = start,
+     .kernel = kernel},
     {.name = NULL},
 };

@@ -11,7 +11,7 @@
 #include <inttypes.h>
 #include <math.h>
 #include <string.h>
-#include "tensorutils/quant.h"
+#include "gpu.h"
 
 #define TASK_ELEMENTS 32768u
 #define WINDOW_ELEMENTS (UINT64_C(1) << 20)
@@ -55,6 +55,7 @@ struct pump {
     float *scratch;
     struct slot *slot;
     uint64_t window, windows;
+    struct tui_gpu *gpu; /* NULL: the CPU codes */
 };
 
 static uint64_t window_first(const struct pump *p, uint64_t w)
@@ -151,7 +152,8 @@ static void cut_tasks(struct pump *p, uint64_t atom)
         step *= p->out.atom;
     if (step % p->in.atom)
         step *= p->in.atom;
-    p->task = step * tu_max(1, TASK_ELEMENTS / step);
+    /* A launch is worth more elements than a task of the pool. */
+    p->task = step * tu_max(1, (p->gpu && !p->run->measure ? 8 : 1) * TASK_ELEMENTS / step);
     p->tasks = tu_max(1, WINDOW_ELEMENTS / p->task);
     p->windows = tu_ceil_div(p->in.elements, p->task * p->tasks);
 }
@@ -264,11 +266,12 @@ static int encode_task(struct pump *p, uint64_t first, size_t n, unsigned char *
                        struct tu_err *err)
 {
     float *x;
-    void *side[TU_CODING_SIDES];
+    void *side[TU_CODING_SIDES] = {NULL};
     side_at(p, first, side);
     int rc = load(p, first, n, in, &scratch, &x, slot, err);
     if (!rc)
-        rc = p->plan->codec->encode(p->plan, first, n, x, out, side, err);
+        rc = p->gpu ? tui_gpu_encode(p->gpu, first, n, x, out, side[0], err)
+                    : p->plan->codec->encode(p->plan, first, n, x, out, side, err);
     if (rc || !p->run->measure)
         return rc;
     rc = p->plan->codec->decode(p->plan, first, n, out, (const void *const *)side,
@@ -329,16 +332,22 @@ int tu_coding_encode(struct tu_coding *c, struct tu_coding_run *run, void *const
         rc = tally_pass(&p, err);
     if (!rc && c->codec->start)
         rc = c->codec->start(c, all, err);
+    /* Kernels take finite numbers. */
+    if (!rc && run->device && run->nonfinite != TU_NONFINITE_KEEP)
+        rc = tui_gpu_new(&p.gpu, run->device, c, true, all, err);
     if (rc)
         goto out;
     p.code = encode_task;
     p.out = code_span(c);
     cut_tasks(&p, c->atom);
+    if (p.gpu && (rc = tui_gpu_room(p.gpu, p.task, err)))
+        goto out;
     p.scratch_floats = (size_t)p.task * (run->measure ? 2 : 1);
     rc = pump_run(&p, err);
     if (!rc && c->codec->finish)
         rc = c->codec->finish(c, all, err);
 out:
+    tui_gpu_free(p.gpu);
     for (unsigned k = c->sides; k < c->sides + c->scratch; k++)
         tu_free(all[k]);
     return rc;
@@ -351,11 +360,12 @@ static int decode_task(struct pump *p, uint64_t first, size_t n, unsigned char *
                        struct tu_err *err)
 {
     (void)slot;
-    void *side[TU_CODING_SIDES];
+    void *side[TU_CODING_SIDES] = {NULL};
     side_at(p, first, side);
     float *x = p->run->dtype == TU_F32 ? (float *)(void *)out : scratch;
-    int rc =
-        p->plan->codec->decode(p->plan, first, n, in, (const void *const *)side, x, err);
+    int rc = p->gpu ? tui_gpu_decode(p->gpu, first, n, in, side[0], x, err)
+                    : p->plan->codec->decode(p->plan, first, n, in,
+                                             (const void *const *)side, x, err);
     return rc || x != scratch ? rc : tu_cast(p->run->dtype, out, TU_F32, x, n, err);
 }
 
@@ -372,14 +382,20 @@ int tu_coding_decode(const struct tu_coding *c, struct tu_coding_run *run,
     p.side = mutable;
     p.in = code_span(c);
     int rc = plain_span(&p.out, c, run->dtype, err);
+    if (!rc && run->device)
+        rc = tui_gpu_new(&p.gpu, run->device, &own, false, mutable, err);
     if (rc)
         return rc;
     cut_tasks(&p, c->atom);
+    if (p.gpu && (rc = tui_gpu_room(p.gpu, p.task, err)))
+        goto out;
     p.scratch_floats = (size_t)p.task;
     struct tu_measure *measure = run->measure;
     run->measure = NULL;
     rc = pump_run(&p, err);
     run->measure = measure;
+out:
+    tui_gpu_free(p.gpu);
     return rc;
 }
 

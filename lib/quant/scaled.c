@@ -11,6 +11,7 @@
 #include "affine.h"
 #include "families.h"
 #include "small.h"
+#include "tensorutils/device/kernels.h"
 
 enum param { ROWS, COLS, ELEMENT }; /* of a block, 0: all; dtype of a code */
 
@@ -166,6 +167,17 @@ static int start(const struct tu_coding *c, void *const *side, struct tu_err *er
     return 0;
 }
 
+static bool kernel(const struct tu_coding *c, bool encode, const void *const *side,
+                   struct tu_kernel_code *k)
+{
+    (void)encode;
+    k->small = element(c)->dtype;
+    k->cols = tu_max(c->cols, 1);
+    if (c->two_pass && side)
+        memcpy(&k->unit, side[0], sizeof k->unit);
+    return c->two_pass || (c->block[0] == 1 && c->block[1] == k->cols);
+}
+
 static const char *const key_block[] = {"block", "elem", NULL};
 static const char *const key_elem[] = {"elem", NULL};
 
@@ -178,7 +190,8 @@ const struct tu_codec tui_codecs_scaled[] = {
      .plan = plan,
      .encode = encode,
      .decode = decode,
-     .start = start},
+     .start = start,
+     .kernel = kernel},
     {.name = "fp8_channel",
      .help = "compressed-tensors float-quantized: a scale per row",
      .source = "vllm-project/compressed-tensors: quantization/utils/helpers.py",
@@ -187,7 +200,8 @@ const struct tu_codec tui_codecs_scaled[] = {
      .plan = plan,
      .encode = encode,
      .decode = decode,
-     .start = start},
+     .start = start,
+     .kernel = kernel},
     {.name = "fp8_tensor",
      .help = "compressed-tensors float-quantized: a scale per tensor",
      .source = "vllm-project/compressed-tensors: quantization/utils/helpers.py",
@@ -196,6 +210,7 @@ const struct tu_codec tui_codecs_scaled[] = {
      .plan = plan,
      .encode = encode,
      .decode = decode,
-     .start = start},
+     .start = start,
+     .kernel = kernel},
     {.name = NULL},
 };

@@ -9,6 +9,7 @@
 #include <math.h>
 #include <string.h>
 #include "families.h"
+#include "tensorutils/device/kernels.h"
 
 enum param { PACK, CLIP, SHARED }; /* CLIP, SHARED: a double's bits */
 enum { PACK_2BIT, PACK_BASE3, PACK_REFERENCE };
@@ -156,6 +157,17 @@ static int decode(const struct tu_coding *c, uint64_t first, size_t n, const voi
     return 0;
 }
 
+static bool kernel(const struct tu_coding *c, bool encode, const void *const *side,
+                   struct tu_kernel_code *k)
+{
+    (void)encode;
+    k->seed = c->seed;
+    k->stream = c->stream;
+    if (side)
+        memcpy(&k->unit, side[0], sizeof k->unit);
+    return c->param[PACK] == PACK_2BIT;
+}
+
 static const char *const terngrad_key[] = {"clip", "scaler", "pack", NULL};
 static const char *const mean_key[] = {"pack", NULL};
 static const bool nearest = true;
@@ -168,7 +180,8 @@ const struct tu_codec tui_codecs_ternary[] = {
      .plan = plan,
      .encode = encode,
      .decode = decode,
-     .start = start_terngrad},
+     .start = start_terngrad,
+     .kernel = kernel},
     {.name = "b158",
      .help = "1.58-bit weights: to the nearest of -s, 0 and s, s their mean size",
      .source = "arXiv 2402.17764",

@@ -33,6 +33,9 @@ struct tu_part {
     uint64_t bytes;      /* of the whole, by tu_coding_init */
 };
 
+struct tu_device;
+struct tu_kernel_code; /* device/kernels.h */
+
 struct tu_coding {
     const struct tu_codec *codec;
     /* The tensor. */
@@ -86,6 +89,11 @@ struct tu_codec {
     /* All atoms are coded: sides that follow no atoms (of the tensor, of the other sides)
      * are written here, from whole sides. NULL: there are none. */
     int (*finish)(const struct tu_coding *c, void *const *side, struct tu_err *err);
+    /* What a device's kernel "encode.NAME" or "decode.NAME" must know of this coding, its
+     * sides started; false where the kernels do not do it. side NULL: asks only. NULL:
+     * there are no kernels. */
+    bool (*kernel)(const struct tu_coding *c, bool encode, const void *const *side,
+                   struct tu_kernel_code *k);
 };
 
 /* Rows in the order of --list; NULL past the end. */
@@ -152,7 +160,10 @@ struct tu_coding_run {
     enum tu_nonfinite nonfinite; /* encode: what to do with NaN and Inf */
     uint64_t replaced;           /* out: elements set to zero */
     struct tu_measure *measure;  /* encode: if not NULL, decode each run again and add its error */
+    const struct tu_device *device; /* where it has the kernel; NULL: the CPU */
 };
+/* Has the device a kernel for this coding? */
+TU_API bool tu_coding_on(const struct tu_coding *c, const struct tu_device *d, bool encode);
 
 /* Code a tensor from flow to flow; side[k] has room for c->side[k].bytes. Memory: a few
  * windows of c->atom or 1 Mi elements. Errors: those of flow and codec; TU_EUSAGE naming

@@ -1,0 +1,71 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: Apache-2.0
+# --device: what is absent is said in one line with status 4, and the kernels give the CPU's bytes.
+# The plug-in here is the kernels' own source on a device of fibers (lib/device/cuda/emulate.c).
+load helper
+
+prepare() {
+    unset TENSORUTILS_EMULATE TENSORUTILS_EMULATE_COUNT
+    tns-gen w --shape 24,256 -o w.tns
+}
+emulated() { TENSORUTILS_PLUGINS=$BUILD/emulated "$@"; }
+
+# Where no CUDA plug-in is: an empty folder, also on machines that have built one.
+without() { mkdir -p none; TENSORUTILS_PLUGINS=$PWD/none "$@"; }
+
+@test "without the plug-in: status 4, and what brings it" {
+    run -4 --separate-stderr without quantize -t q4_0 --device cuda w.tns
+    assert_equal "$output" ''
+    assert_equal "$stderr" "quantize: --device cuda: plug-in 'cuda' is not installed: build with 'make CUDA=1', which needs the CUDA toolkit"
+}
+
+@test "auto falls back to the CPU and says so" {
+    run -0 --separate-stderr without quantize -t q4_0 --device auto w.tns -o o.tns
+    assert_equal "$stderr" "quantize: warning: using the CPU: plug-in 'cuda' is not installed: build with 'make CUDA=1', which needs the CUDA toolkit"
+    quantize -t q4_0 w.tns | cmp - o.tns
+}
+
+@test "a plug-in that does not load is named with the loader's words" {
+    mkdir broken
+    echo 'not a library' >broken/libtensorutils-cuda.so
+    TENSORUTILS_PLUGINS=$PWD/broken run -4 quantize -t q4_0 --device cuda w.tns
+    assert_output --partial "plug-in 'cuda' does not load"
+}
+
+@test "no driver: status 4" {
+    TENSORUTILS_EMULATE_COUNT=0 run -4 emulated quantize -t q4_0 --device cuda w.tns
+    assert_output "quantize: --device cuda: cuda: no driver, or one that is too old"
+}
+
+@test "a device that does not exist: status 4" {
+    TENSORUTILS_EMULATE_COUNT=2 run -4 emulated quantize -t q4_0 --device cuda:2 w.tns
+    assert_output "quantize: --device cuda:2: cuda:2: no such device (2 found)"
+    run -2 emulated quantize -t q4_0 --device cuda:x w.tns
+}
+
+@test "--version shows the plug-in" {
+    run -0 emulated quantize --version
+    assert_line 'plug-ins: cuda'
+}
+
+@test "codecs: encode and decode give the CPU's bytes" {
+    for t in q4_0 q8_0 nf4 dyn8 fp8 fp8_channel fp8_tensor mxfp8 mxfp4_packed nvfp4_packed int4 terngrad; do
+        quantize -t $t w.tns -o cpu.tns
+        emulated quantize -t $t --device cuda w.tns -o gpu.tns
+        cmp cpu.tns gpu.tns
+        quantize decode cpu.tns -o cpu.back
+        emulated quantize decode --device cuda gpu.tns -o gpu.back
+        cmp cpu.back gpu.back
+    done
+}
+
+@test "a codec without a kernel: the CPU, and a warning" {
+    run -0 --separate-stderr emulated quantize -t q5_0 --device cuda w.tns -o o.tns
+    assert_equal "$stderr" "quantize: warning: 'q5_0' has no kernel for cuda: on the CPU"
+    quantize -t q5_0 w.tns | cmp - o.tns
+}
+
+@test "measure: the same figures on the device" {
+    emulated quantize measure -t nf4 --device cuda w.tns >gpu
+    quantize measure -t nf4 w.tns | cmp - gpu
+}
