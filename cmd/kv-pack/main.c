@@ -3,7 +3,8 @@
 #include "kv-pack/pack.h"
 
 static const struct tu_cmd *const subs[] = {
-    &kv_pack, &kv_unpack, &kv_convert, &kv_page, &kv_share, &kv_hash, &kv_stat, NULL,
+    &kv_pack,  &kv_unpack, &kv_convert,  &kv_page,       &kv_share,
+    &kv_hash,  &kv_stat,   &kv_compress, &kv_decompress, &kv_replay, NULL,
 };
 
 static const struct tu_cmd command = {

@@ -63,10 +63,33 @@ static const char *scheme_row(size_t i, const char **help)
     return tu_kv_schemes[i].name;
 }
 
+static const char *policy_row(size_t i, const char **help)
+{
+    const struct tu_kv_policy *p = tu_kv_policies[i];
+    *help = p ? p->help : NULL;
+    return p ? p->name : NULL;
+}
+
+static const char *trace_row(size_t i, const char **help)
+{
+    *help = tu_kv_trace_forms[i].help;
+    return tu_kv_trace_forms[i].name;
+}
+
+static const char *codec_row(size_t i, const char **help)
+{
+    *help = tu_kv_codecs[i].help;
+    return tu_kv_codecs[i].name;
+}
+
 const struct tu_listing kv_listings[] = {
     {"layouts", "layouts of caches in memory, for --layout", layout_row},
     {"engines", "engines' files, for --from and --to", engine_row},
     {"hashes", "names of blocks, for --hash", scheme_row},
+    {"codecs", "codecs of keys and values, for --codec", codec_row},
+    {"keep", "ways to choose tokens, for --keep", tu_kv_keep_list},
+    {"policies", "eviction, for --policy", policy_row},
+    {"traces", "forms of traces, for --form", trace_row},
     {NULL, NULL, NULL},
 };
 

@@ -184,6 +184,12 @@ static int check_record(struct tu_kv *kv, size_t i, enum tu_kv_side side,
     return 0;
 }
 
+/* Compressed: its shape is that of codes. */
+static bool coded(const struct tu_tensor *t)
+{
+    return t->meta && strstr(t->meta, "\"quant\":");
+}
+
 int tu_kv_finish(struct tu_kv *kv, struct tu_err *err)
 {
     int rc = find_layers(kv, err);
@@ -195,7 +201,7 @@ int tu_kv_finish(struct tu_kv *kv, struct tu_err *err)
     for (uint64_t l = 0; !rc && l < kv->info.layers; l++)
         for (int s = TU_KV_K; !rc && s < TU_KV_SIDES; s++) {
             size_t i = tu_kv_record(kv, l, (enum tu_kv_side)s);
-            if (i != TU_KV_NONE && !pool && !kv->info.block)
+            if (i != TU_KV_NONE && !pool && !kv->info.block && !coded(&kv->tensor[i]))
                 rc = check_record(kv, i, (enum tu_kv_side)s, err);
         }
     return rc ? tu_err_prefix(err, "%s", kv->name) : 0;

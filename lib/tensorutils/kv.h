@@ -24,9 +24,11 @@
 #include "model.h"
 #include "quant.h"
 
+#include "kv/codec.h"
 #include "kv/convert.h"
 #include "kv/hash.h"
 #include "kv/pool.h"
+#include "kv/replay.h"
 #include "kv/table.h"
 
 TU_BEGIN

@@ -1,0 +1,376 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* chunked.c: the lossless codecs: chunks of numbers, each in the form that is shortest.
+ *
+ * Codes are a byte of flags (1: by channel, all tokens of one channel together), then
+ * chunks of 65536 elements (the last may be short): a byte for the form, u32 bytes that
+ * follow. 0 the elements as they are; 1 split16: 16 exponents, u32 escapes, nibbles, rest,
+ * escapes of 3 bytes; 2 the exponent plane under a Huffman code, then the other planes; 3
+ * the same by zlib. NaN, infinities, -0 and subnormals are numbers like others here. */
+#include <inttypes.h>
+#include <string.h>
+#include <zlib.h>
+#include "codecs.h"
+#include "huffman.h"
+#include "split.h"
+
+enum { CHUNK = 65536, HEAD = 5 };
+enum form { RAW, SPLIT, HUFFMAN, ZLIB };
+
+/* One chunk to out; 0 where the form does not shrink it. */
+struct plan {
+    enum form form;
+    uint32_t dtype;
+    unsigned elem;
+    int level, strategy;
+    uint8_t *plane, *rest; /* scratch: CHUNK and 3 · CHUNK bytes */
+    struct tu_kv_escape *escape;
+};
+
+/* The exponent, or the byte that has most of it, and what is left: planes of bytes. */
+static void take_apart(const struct plan *p, const uint8_t *x, size_t n)
+{
+    uint8_t *e = p->plane, *r = p->rest;
+    if (p->dtype == TU_BF16)
+        for (size_t i = 0; i < n; i++) {
+            uint16_t u = tu_le16(x + 2 * i);
+            e[i] = (uint8_t)(u >> 7);
+            r[i] = (uint8_t)((u >> 8 & 128) | (u & 127));
+        }
+    else if (p->dtype == TU_F32)
+        for (size_t i = 0; i < n; i++) {
+            uint32_t u = tu_le32(x + 4 * i);
+            e[i] = (uint8_t)(u >> 23);
+            r[i] = (uint8_t)((u >> 24 & 128) | (u >> 16 & 127));
+            r[n + i] = (uint8_t)(u >> 8);
+            r[2 * n + i] = (uint8_t)u;
+        }
+    else if (p->elem == 2)
+        for (size_t i = 0; i < n; i++) {
+            e[i] = x[2 * i + 1];
+            r[i] = x[2 * i];
+        }
+    else
+        memcpy(e, x, n);
+}
+
+static void put_together(const struct plan *p, const uint8_t *e, const uint8_t *r, uint8_t *x,
+                         size_t n)
+{
+    if (p->dtype == TU_BF16)
+        for (size_t i = 0; i < n; i++)
+            tu_put16(x + 2 * i,
+                     (uint16_t)((r[i] & 128u) << 8 | (unsigned)e[i] << 7 | (r[i] & 127u)));
+    else if (p->dtype == TU_F32)
+        for (size_t i = 0; i < n; i++)
+            tu_put32(x + 4 * i, (r[i] & 128u) << 24 | (uint32_t)e[i] << 23 |
+                                    (r[i] & 127u) << 16 | (uint32_t)r[n + i] << 8 |
+                                    r[2 * n + i]);
+    else if (p->elem == 2)
+        for (size_t i = 0; i < n; i++) {
+            x[2 * i + 1] = e[i];
+            x[2 * i] = r[i];
+        }
+    else
+        memcpy(x, e, n);
+}
+
+/* The 16 exponents that a sample has most of. */
+static void make_book(const uint16_t *x, size_t n, uint8_t book[16])
+{
+    uint32_t count[256] = {0};
+    for (size_t i = 0; i < n; i += n > 4096 ? 8 : 1)
+        count[x[i] >> 7 & 255]++;
+    for (int k = 0; k < 16; k++) {
+        int best = 0;
+        for (int v = 1; v < 256; v++)
+            best = count[v] > count[best] ? v : best;
+        book[k] = (uint8_t)best;
+        count[best] = 0;
+    }
+    for (int k = 1; k < 16; k++) /* what does not occur must not hide an entry */
+        for (int j = 0; j < k; j++)
+            if (book[k] == book[j] && k)
+                book[k] = book[0];
+}
+
+static size_t put_split(const struct plan *p, const uint8_t *x, size_t n, uint8_t *out)
+{
+    tu_kv_split_fn fn = (tu_kv_split_fn)tu_kernel_pick(tu_kv_split_kernels, tu_cpu_bits())->fn;
+    size_t fixed = 20 + (n + 1) / 2 + n;
+    const uint16_t *u = (const uint16_t *)(const void *)x;
+    make_book(u, n, out);
+    size_t escapes = fn(u, n, out, out + 20, out + 20 + (n + 1) / 2, p->escape);
+    if (fixed + 3 * escapes >= 2 * n)
+        return 0;
+    tu_put32(out + 16, (uint32_t)escapes);
+    for (size_t i = 0; i < escapes; i++) {
+        tu_put16(out + fixed + 3 * i, p->escape[i].at);
+        out[fixed + 3 * i + 2] = p->escape[i].exponent;
+    }
+    return fixed + 3 * escapes;
+}
+
+static size_t put_planes(const struct plan *p, const uint8_t *x, size_t n, uint8_t *out)
+{
+    size_t rest = n * (p->elem - 1);
+    take_apart(p, x, n);
+    size_t at = tui_huff_encode(p->plane, n, out + 4);
+    if (!at || at + rest + 4 >= n * p->elem)
+        return 0;
+    tu_put32(out, (uint32_t)at);
+    memcpy(out + 4 + at, p->rest, rest);
+    return 4 + at + rest;
+}
+
+static size_t deflate_plane(const struct plan *p, const uint8_t *x, size_t n, uint8_t *out,
+                            size_t room)
+{
+    z_stream z = {0};
+    if (deflateInit2(&z, p->level, Z_DEFLATED, 15, 9, p->strategy) != Z_OK)
+        return 0;
+    z.next_in = (Bytef *)(uintptr_t)x;
+    z.avail_in = (uInt)n;
+    z.next_out = out;
+    z.avail_out = (uInt)room;
+    int rc = deflate(&z, Z_FINISH);
+    size_t size = room - z.avail_out;
+    deflateEnd(&z);
+    return rc == Z_STREAM_END && size < n ? size : 0;
+}
+
+/* The exponents and, where it shrinks, the rest (its size 0: as it is). */
+static size_t put_zlib(const struct plan *p, const uint8_t *x, size_t n, uint8_t *out)
+{
+    size_t rest = n * (p->elem - 1);
+    take_apart(p, x, n);
+    size_t a = deflate_plane(p, p->plane, n, out + 8, n);
+    if (!a)
+        return 0;
+    size_t b = rest ? deflate_plane(p, p->rest, rest, out + 8 + a, rest) : 0;
+    if (!b && rest)
+        memcpy(out + 8 + a, p->rest, rest);
+    tu_put32(out, (uint32_t)a);
+    tu_put32(out + 4, (uint32_t)b);
+    return 8 + a + (b ? b : rest) < n * p->elem ? 8 + a + (b ? b : rest) : 0;
+}
+
+static size_t put_chunk(const struct plan *p, const uint8_t *x, size_t n, uint8_t *out)
+{
+    size_t size = p->form == SPLIT     ? put_split(p, x, n, out + HEAD)
+                  : p->form == HUFFMAN ? put_planes(p, x, n, out + HEAD)
+                                       : put_zlib(p, x, n, out + HEAD);
+    out[0] = (uint8_t)(size ? p->form : RAW);
+    if (!size) {
+        size = n * p->elem;
+        memcpy(out + HEAD, x, size);
+    }
+    tu_put32(out + 1, (uint32_t)size);
+    return HEAD + size;
+}
+
+static int scratch(struct plan *p, struct tu_err *err)
+{
+    p->plane = tu_alloc(CHUNK, 4, err);
+    p->escape = tu_alloc(CHUNK, sizeof *p->escape, err);
+    p->rest = p->plane ? p->plane + CHUNK : NULL;
+    return p->plane && p->escape ? 0 : TU_ENOMEM;
+}
+
+static void turn(const struct tu_kv_array *a, unsigned elem, const void *x, void *y, bool back)
+{
+    struct tu_kv_place p;
+    const struct tu_kv_layout *l;
+    struct tu_kv_geometry g = {.layers = 1, .heads = 1, .dim = a->heads * a->dim,
+                               .block = a->tokens, .blocks = 1, .elem = elem};
+    if (tu_kv_layout_find(&l, "ht", NULL) || tu_kv_place(&p, l, TU_KV_V, &g, NULL))
+        return;
+    if (back)
+        tu_kv_get(&p, x, 0, 0, NULL, 0, a->tokens, y);
+    else
+        tu_kv_put(&p, y, 0, 0, NULL, 0, a->tokens, x);
+}
+
+/* By channel? order=channel|token; default: keys, whose channels differ. */
+static int by_channel(const struct tu_spec *spec, const struct tu_kv_array *a, bool *yes,
+                      struct tu_err *err)
+{
+    const char *s = tu_spec_get(spec, "order");
+    *yes = s ? !strcmp(s, "channel") : !a->value && !strcmp(spec->name, "planes");
+    if (s && !*yes && strcmp(s, "token") != 0)
+        return tu_fail(err, TU_EUSAGE, "order=%.20s is not channel or token", s);
+    *yes = *yes && a->tokens > 1;
+    return 0;
+}
+
+static int encode(struct plan *p, const struct tu_spec *spec, const struct tu_kv_array *a,
+                  const void *x, struct tu_kv_coded *out, struct tu_err *err)
+{
+    uint64_t n = tui_elements(a), chunks = tu_ceil_div(n, CHUNK), at = 1;
+    bool channel;
+    const uint8_t *from = x;
+    void *turned = NULL;
+    p->dtype = a->dtype;
+    p->elem = tu_dtype_find(a->dtype)->block_bytes;
+    if (p->elem > 4 || (p->form == SPLIT && a->dtype != TU_BF16))
+        return tu_fail(err, TU_EUSAGE, "codec '%s' takes %s", spec->name,
+                       p->form == SPLIT ? "bf16" : "elements of at most 4 bytes");
+    uint64_t room = 1 + chunks * (HEAD + tui_huff_bound(CHUNK)) + n * p->elem;
+    int rc = by_channel(spec, a, &channel, err);
+    uint8_t *to = rc ? NULL : tui_part(out, NULL, TU_U8, &room, 1, err);
+    if (!rc && (!to || scratch(p, err) ||
+                (channel && !(turned = tu_alloc((size_t)n, p->elem, err)))))
+        rc = TU_ENOMEM;
+    if (!rc) {
+        if (channel) {
+            turn(a, p->elem, x, turned, false);
+            from = turned;
+        }
+        to[0] = channel;
+        for (uint64_t i = 0; i < n; i += CHUNK)
+            at += put_chunk(p, from + i * p->elem, (size_t)tu_min(CHUNK, n - i), to + at);
+        out->part[0].dim[0] = out->part[0].bytes = at;
+    }
+    tu_free(turned);
+    tu_free(p->plane);
+    tu_free(p->escape);
+    return rc;
+}
+
+int tui_split16_encode(const struct tu_kv_codec *row, const struct tu_spec *spec,
+                       const struct tu_kv_array *a, const void *x, struct tu_kv_coded *out,
+                       struct tu_err *err)
+{
+    struct plan p = {.form = SPLIT};
+    (void)row;
+    return encode(&p, spec, a, x, out, err);
+}
+
+int tui_planes_encode(const struct tu_kv_codec *row, const struct tu_spec *spec,
+                      const struct tu_kv_array *a, const void *x, struct tu_kv_coded *out,
+                      struct tu_err *err)
+{
+    struct plan p = {.form = HUFFMAN};
+    (void)row;
+    return encode(&p, spec, a, x, out, err);
+}
+
+int tui_zlib_encode(const struct tu_kv_codec *row, const struct tu_spec *spec,
+                    const struct tu_kv_array *a, const void *x, struct tu_kv_coded *out,
+                    struct tu_err *err)
+{
+    struct plan p = {.form = ZLIB, .strategy = Z_HUFFMAN_ONLY};
+    const char *s = tu_spec_get(spec, "strategy");
+    uint64_t level;
+    (void)row;
+    int rc = tu_spec_u64(spec, "level", 6, &level, err);
+    if (!rc && level > 9)
+        rc = tu_fail(err, TU_EUSAGE, "zlib: level=%" PRIu64 " is not 0 to 9", level);
+    if (s && !strcmp(s, "default"))
+        p.strategy = Z_DEFAULT_STRATEGY;
+    else if (s && !strcmp(s, "rle"))
+        p.strategy = Z_RLE;
+    else if (s && strcmp(s, "huffman") != 0)
+        rc = tu_fail(err, TU_EUSAGE, "zlib: strategy=%.20s is not huffman, default or rle", s);
+    p.level = (int)level;
+    return rc ? rc : encode(&p, spec, a, x, out, err);
+}
+
+/* Decoding ------------------------------------------------------------------------------- */
+
+static bool get_split(const struct plan *p, const uint8_t *in, size_t size, uint8_t *x,
+                      size_t n)
+{
+    tu_kv_join_fn fn = (tu_kv_join_fn)tu_kernel_pick(tu_kv_join_kernels, tu_cpu_bits())->fn;
+    size_t fixed = 20 + (n + 1) / 2 + n, escapes = size >= 20 ? tu_le32(in + 16) : 0;
+    if (p->dtype != TU_BF16 || size < fixed || escapes > n || size != fixed + 3 * escapes)
+        return false;
+    fn((uint16_t *)(void *)x, n, in, in + 20, in + 20 + (n + 1) / 2);
+    for (size_t i = 0; i < escapes; i++) {
+        size_t at = tu_le16(in + fixed + 3 * i);
+        if (at >= n)
+            return false;
+        unsigned u = tu_le16(x + 2 * at) & ~(255u << 7);
+        tu_put16(x + 2 * at, (uint16_t)(u | (unsigned)in[fixed + 3 * i + 2] << 7));
+    }
+    return true;
+}
+
+static bool get_planes(const struct plan *p, const uint8_t *in, size_t size, uint8_t *x,
+                       size_t n)
+{
+    size_t rest = n * (p->elem - 1), coded = size >= 4 ? tu_le32(in) : 0;
+    if (size < 4 || coded > size - 4 || size - 4 - coded != rest ||
+        !tui_huff_decode(in + 4, coded, p->plane, n))
+        return false;
+    put_together(p, p->plane, in + 4 + coded, x, n);
+    return true;
+}
+
+static bool get_zlib(const struct plan *p, const uint8_t *in, size_t size, uint8_t *x, size_t n)
+{
+    size_t rest = n * (p->elem - 1);
+    uLongf got = (uLongf)n, more = (uLongf)rest;
+    if (size < 8)
+        return false;
+    size_t a = tu_le32(in), b = tu_le32(in + 4);
+    if (a > size - 8 || (b ? b : rest) != size - 8 - a ||
+        uncompress(p->plane, &got, in + 8, (uLong)a) != Z_OK || got != n)
+        return false;
+    if (b && (uncompress(p->rest, &more, in + 8 + a, (uLong)b) != Z_OK || more != rest))
+        return false;
+    put_together(p, p->plane, b ? p->rest : in + 8 + a, x, n);
+    return true;
+}
+
+static bool get_chunk(const struct plan *p, unsigned form, const uint8_t *in, size_t size,
+                      uint8_t *x, size_t n)
+{
+    switch (form) {
+    case RAW:
+        if (size != n * p->elem)
+            return false;
+        memcpy(x, in, size);
+        return true;
+    case SPLIT: return get_split(p, in, size, x, n);
+    case HUFFMAN: return get_planes(p, in, size, x, n);
+    case ZLIB: return get_zlib(p, in, size, x, n);
+    default: return false;
+    }
+}
+
+int tui_chunked_decode(const struct tu_kv_codec *row, const struct tu_spec *spec,
+                       const struct tu_kv_array *a, const struct tu_kv_part *part, unsigned n,
+                       void *out, struct tu_err *err)
+{
+    struct plan p = {.dtype = a->dtype, .elem = tu_dtype_find(a->dtype)->block_bytes};
+    uint64_t all = tui_elements(a), done = 0, at = 1;
+    const uint8_t *in = part[0].data;
+    uint8_t *to = out;
+    void *turned = NULL;
+    (void)row;
+    bool good = n == 1 && part[0].dtype == TU_U8 && part[0].bytes >= 1 && in[0] < 2 &&
+                p.elem <= 4;
+    int rc = scratch(&p, err);
+    if (!rc && good && in[0]) {
+        if (!(turned = tu_alloc((size_t)all, p.elem, err)))
+            rc = TU_ENOMEM;
+        to = turned;
+    }
+    for (; !rc && good && done < all; done += CHUNK) {
+        size_t count = (size_t)tu_min(CHUNK, all - done);
+        good = part[0].bytes - at >= HEAD;
+        size_t size = good ? tu_le32(in + at + 1) : 0;
+        good = good && size <= part[0].bytes - at - HEAD &&
+               get_chunk(&p, in[at], in + at + HEAD, size, to + done * p.elem, count);
+        at += HEAD + size;
+    }
+    if (!rc && (!good || at != part[0].bytes))
+        rc = tu_fail_at(err, TU_EFORMAT, at, "codes of '%s': chunk %" PRIu64 " is malformed",
+                        spec->name, done / CHUNK);
+    if (!rc && turned)
+        turn(a, p.elem, turned, out, true);
+    tu_free(turned);
+    tu_free(p.plane);
+    tu_free(p.escape);
+    return rc;
+}
