@@ -29,6 +29,7 @@
 #include "kv/hash.h"
 #include "kv/pool.h"
 #include "kv/replay.h"
+#include "kv/store.h"
 #include "kv/table.h"
 
 TU_BEGIN

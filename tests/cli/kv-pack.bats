@@ -257,3 +257,139 @@ PY
     bad kv_last_page_len 05000000 'has 5 of 1 to 4'
     bad kv_indptr 01000000 'begins with 1'
 }
+
+@test "compress and back: lossless codecs, schemes in the stream, a report" {
+    cache a.tns 64
+    for c in planes zlib zlib:level=1,strategy=rle planes:order=channel; do
+        kv-pack compress -c "$c" a.tns | kv-pack decompress | cmp - a.tns || { echo "$c"; return 1; }
+    done
+    kv-pack convert -d bf16 a.tns -o b.tns
+    kv-pack compress -c split16 b.tns | kv-pack decompress | cmp - b.tns
+    for c in kivi:group=16,residual=32 kv4:group=16 fp8 bfp cachegen; do
+        kv-pack compress -c "$c" --report r.json a.tns -o c.tns
+        grep -q '"worst_output_rel"' r.json
+        kv-pack decompress c.tns | tns-diff --atol 2 - a.tns
+        run -1 sh -c 'kv-pack decompress c.tns | tns-diff - a.tns'
+    done
+    kv-pack compress -c fp8 --codec-v planes a.tns | kv-pack decompress | tns-cat -s 'kv.*.v' -o v.tns
+    tns-cat -s 'kv.*.v' a.tns | tns-diff - v.tns
+    run -2 kv-pack convert c.tns
+    assert_output --partial 'kv-pack decompress first'
+}
+
+@test "fewer tokens keep their positions" {
+    cache a.tns 8
+    kv-pack compress --keep streaming:sinks=2 a.tns | kv-pack decompress -o k.tns
+    tns-cat -s kv.pos k.tns | tns-export --to npy -o pos.npy
+    python3 -c 'import struct; d = open("pos.npy", "rb").read(); print(struct.unpack("<4i", d[-16:]))' >out
+    grep -qF '(0, 1, 6, 7)' out
+    run -0 sh -c 'tns-ls k.tns'
+    assert_output --partial '4x2x16'
+    kv-pack compress --keep knorm --keep-tokens 3 a.tns | kv-pack decompress | tns-check -
+    run -2 kv-pack compress --keep h2o a.tns
+    assert_output --partial 'attn.N'
+}
+
+@test "spill and fetch: the longest beginning, of the right model only" {
+    cache a.tns 40
+    cache b.tns 1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,99,98,97,96
+    run -0 kv-pack spill -d store -b 8 a.tns b.tns
+    assert_output '7 blocks, 5 of them new, 0 evicted, 4 tokens fill no block'
+    seq 1 40 >ids
+    kv-pack fetch -d store ids | tns-diff - a.tns
+    (seq 1 20; echo 7) >other
+    kv-pack fetch -d store other -o got.tns
+    kv-pack convert --tokens 0-16 a.tns | tns-diff got.tns -
+    kv-pack fetch -d store --each ids | tns-ls -a | grep -c END >ends || true
+    run -1 kv-pack fetch -d store --weights w1 ids
+    run -0 kv-pack verify -d store
+    [ "$(grep -c good <<<"$output")" = 5 ]
+    cache c.tns 40 1
+    kv-pack spill -d store -b 8 c.tns
+    run -2 kv-pack fetch -d store ids
+    assert_output --partial 'of 2 kinds fit'
+    kv-pack fetch -d store --weights w1 ids | tns-diff - c.tns
+}
+
+@test "a damaged block is no block; orphans go" {
+    cache a.tns 32
+    kv-pack spill -d store -b 8 a.tns
+    kv-pack verify -d store --json | grep '"index":1' | sed 's/.*"block":"\([0-9a-f]*\)".*/\1/' >name
+    block=$(find store/blocks -name "$(cat name).tns")
+    printf 'X' | dd of="$block" bs=1 seek=700 conv=notrunc status=none
+    run -1 kv-pack verify -d store
+    assert_output --partial broken
+    seq 1 32 >ids
+    kv-pack fetch -d store ids -o got.tns 2>err
+    grep -q removed err
+    kv-pack convert --tokens 0-8 a.tns | tns-diff got.tns -
+    run -0 kv-pack gc -d store
+    assert_output --partial '1 blocks stay; removed: 0 broken, 2 orphans'
+    kv-pack spill -d store -b 8 a.tns
+    kv-pack fetch -d store ids | tns-diff - a.tns
+}
+
+@test "the store keeps to its limit, tails of chains first" {
+    cache a.tns 32
+    kv-pack spill -d store -b 8 a.tns
+    size=$(find store/blocks -name '*.tns' -printf '%s\n' | sort -n | tail -1)
+    kv-pack gc -d store --limit $((size * 2)) >/dev/null
+    seq 1 32 >ids
+    kv-pack fetch -d store ids -o got.tns
+    kv-pack convert --tokens 0-16 a.tns | tns-diff got.tns -
+    cache b.tns 7,7,7,7,7,7,7,7,8,8,8,8,8,8,8,8
+    kv-pack spill -d store -b 8 --limit $((size * 2)) b.tns
+    run -1 kv-pack fetch -d store ids
+    run -0 kv-pack gc -d store --age 1000h
+    assert_output --partial '2 blocks stay'
+}
+
+# kills N: spill is killed N times at random; what is then in the store is whole.
+kills() {
+    cache a.tns 64
+    seq 1 64 >ids
+    for i in $(seq "$1"); do
+        [ $((i % 5)) != 0 ] || rm -rf store
+        kv-pack spill -d store -b 4 --limit 200K a.tns >/dev/null 2>&1 &
+        sleep "0.0$((RANDOM % 40 + 10))"
+        kill -9 $! 2>/dev/null || true
+        wait $! 2>/dev/null || true
+        [ -d store/blocks ] || continue
+        kv-pack verify -d store >out 2>err || { cat out err; return 1; }
+        if kv-pack fetch -d store ids -o got.tns 2>/dev/null; then
+            n=$(kv-pack stat --json got.tns | grep -o '"tokens":[0-9]*' | head -1 | cut -d: -f2)
+            kv-pack convert --tokens "0-$n" a.tns | tns-diff got.tns - || return 1
+        fi
+    done
+    kv-pack spill -d store -b 4 a.tns >/dev/null
+    kv-pack fetch -d store ids | tns-diff - a.tns
+}
+@test "killed at random instants, the store serves no lost or wrong block" { kills 20; }
+# bats test_tags=slow
+@test "the same two hundred times" { kills 200; }
+
+@test "processes share a store" {
+    cache a.tns 64
+    for i in 1 2 3 4; do kv-pack spill -d store -b 4 --limit 60K a.tns >/dev/null & done
+    wait
+    kv-pack verify -d store >/dev/null
+    kv-pack spill -d store -b 4 a.tns >/dev/null
+    seq 1 64 | kv-pack fetch -d store | tns-diff - a.tns
+}
+
+@test "replay: worked traces, faults told with their lines, a chart" {
+    printf '%s\r\n\r\n' '{"timestamp":0,"input_length":3,"hash_ids":[0,1,2]}' \
+        '{"timestamp":5,"input_length":3,"hash_ids":[0,1,3]}' '{"timestamp":1,"input_length":9,"hash_ids":["x","y"]}' >t
+    run -0 --separate-stderr kv-pack replay -b 1 -n 4,unlimited --policy lru --policy adaptive --svg c.svg t
+    assert_line --index 1 --regexp '^lru +4 +4 +2 '
+    [[ $stderr == *'line 5: the count of hash_ids'* ]]
+    [[ $stderr == *'line 5: time goes back'* ]]
+    grep -q '</svg>' c.svg
+    run -0 kv-pack replay -b 1 --groups --waste t
+    assert_output --partial 'saved, tree of groups'
+    run -2 kv-pack replay -b 1 --timed t
+    assert_output --partial 'line 5: times must not go back'
+    run -3 sh -c 'echo "{}" | kv-pack replay'
+    assert_output --partial 'line 1: no input_length'
+    run -2 kv-pack replay --policy nonsense -b 1 t
+}
