@@ -403,15 +403,19 @@ static void get_zeros(const struct tu_coding *c, struct tu_ints *m,
     }
 }
 
+enum { TILE = 8 }; /* words that are packed from one line of the cache */
+
 static int pack_gptq(const struct tu_coding *c, const struct tu_ints *m, void *code,
                      void *const *side, struct tu_err *err)
 {
     unsigned bits = bits_of(c);
     unsigned char *to = code;
-    if (bits == 4) { /* a word is eight inputs of an output */
-        for (uint64_t w = 0; w < m->cols / 8; w++)
-            for (uint64_t i = 0; i < m->rows; i++, to += 4)
-                tui_nibbles_pack(m->code + i * m->cols + 8 * w, 8, false, to);
+    if (bits == 4) { /* a word is eight inputs of an output; a tile is a line of the cache */
+        for (uint64_t w = 0; w < m->cols / 8; w += TILE)
+            for (uint64_t i = 0; i < m->rows; i++)
+                for (uint64_t k = w; k < tu_min(w + TILE, m->cols / 8); k++)
+                    tui_nibbles_pack(m->code + i * m->cols + 8 * k, 8, false,
+                                     to + (k * m->rows + i) * 4);
     } else {
         memset(code, 0, c->code.bytes);
         for (uint64_t j = 0; j < m->cols; j++)
@@ -428,15 +432,46 @@ static int unpack_gptq(const struct tu_coding *c, struct tu_ints *m, const void 
 {
     unsigned bits = bits_of(c);
     const unsigned char *from = code;
-    for (uint64_t w = 0; bits == 4 && w < m->cols / 8; w++)
-        for (uint64_t i = 0; i < m->rows; i++, from += 4)
-            tui_nibbles_unpack(from, 8, false, m->code + i * m->cols + 8 * w);
+    for (uint64_t w = 0; bits == 4 && w < m->cols / 8; w += TILE)
+        for (uint64_t i = 0; i < m->rows; i++)
+            for (uint64_t k = w; k < tu_min(w + TILE, m->cols / 8); k++)
+                tui_nibbles_unpack(from + (k * m->rows + i) * 4, 8, false,
+                                   m->code + i * m->cols + 8 * k);
     for (uint64_t j = 0; bits != 4 && j < m->cols; j++)
         for (uint64_t i = 0; i < m->rows; i++)
             m->code[i * m->cols + j] = (uint8_t)get_code(from + 4 * i, m->rows * 4,
                                                          seat_of(j, bits, true), bits);
     get_zeros(c, m, side, false);
     return get_gidx(m, side[2], err);
+}
+
+/* The word of column j of eight outputs whose first is at `row`. */
+static void awq_word(const uint8_t *row, uint64_t cols, unsigned char *word)
+{
+    uint32_t v = 0;
+    for (unsigned k = 0; k < 8; k++)
+        v |= (uint32_t)row[k * cols] << (4 * awq_seat[k]);
+    tu_put32(word, v);
+}
+
+static void awq_codes(const uint8_t *row, uint64_t cols, unsigned char *word)
+{
+    uint8_t *out = (uint8_t *)(uintptr_t)row;
+    const uint32_t v = tu_le32(word);
+    for (unsigned k = 0; k < 8; k++)
+        out[k * cols] = v >> (4 * awq_seat[k]) & 15;
+}
+
+/* Every word, in tiles of columns that share lines of the cache on both sides. */
+static void each_awq(const struct tu_ints *m, unsigned char *code,
+                     void (*fn)(const uint8_t *row, uint64_t cols, unsigned char *word))
+{
+    enum { COLUMNS = 64 };
+    const uint64_t words = m->rows / 8;
+    for (uint64_t j = 0; j < m->cols; j += COLUMNS)
+        for (uint64_t w = 0; w < words; w++)
+            for (uint64_t k = j; k < tu_min(j + COLUMNS, m->cols); k++)
+                fn(m->code + 8 * w * m->cols + k, m->cols, code + (k * words + w) * 4);
 }
 
 static int pack_awq(const struct tu_coding *c, const struct tu_ints *m, void *code,
@@ -447,12 +482,7 @@ static int pack_awq(const struct tu_coding *c, const struct tu_ints *m, void *co
                        "columns are not in the order of their groups: codec "
                        "'%s' has no place for it",
                        c->codec->name);
-    size_t stride = m->rows / 8 * 4;
-    memset(code, 0, c->code.bytes);
-    for (uint64_t j = 0; j < m->cols; j++)
-        for (uint64_t i = 0; i < m->rows; i++)
-            put_code((unsigned char *)code + j * stride, 4, awq_at(i), 4,
-                     m->code[i * m->cols + j]);
+    each_awq(m, code, awq_word);
     return put_zeros(c, m, side, true, err);
 }
 
@@ -460,11 +490,9 @@ static int unpack_awq(const struct tu_coding *c, struct tu_ints *m, const void *
                       const void *const *side, struct tu_err *err)
 {
     (void)err;
-    size_t stride = m->rows / 8 * 4;
-    for (uint64_t j = 0; j < m->cols; j++)
-        for (uint64_t i = 0; i < m->rows; i++)
-            m->code[i * m->cols + j] = (uint8_t)get_code(
-                (const unsigned char *)code + j * stride, 4, awq_at(i), 4);
+    unsigned char *from;
+    memcpy(&from, &code, sizeof from); /* read only */
+    each_awq(m, from, awq_codes);
     get_zeros(c, m, side, true);
     return 0;
 }

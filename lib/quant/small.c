@@ -104,6 +104,15 @@ static uint32_t nibbles(uint64_t v)
     return (uint32_t)(v | v >> 16);
 }
 
+/* And back: a byte of each nibble. */
+static uint64_t spread(uint32_t word)
+{
+    uint64_t v = word;
+    v = (v | v << 16) & UINT64_C(0x0000ffff0000ffff);
+    v = (v | v << 8) & UINT64_C(0x00ff00ff00ff00ff);
+    return (v | v << 4) & UINT64_C(0x0f0f0f0f0f0f0f0f);
+}
+
 void tui_pack(unsigned char *out, const unsigned char *code, size_t n, int bits)
 {
     if (bits == 8) {
@@ -131,6 +140,8 @@ void tui_unpack(unsigned char *code, const unsigned char *in, size_t n, int bits
         return;
     }
     size_t i = 0;
+    for (; bits == 4 && i + 8 <= n; i += 8, in += 4)
+        tu_put64(code + i, spread(tu_le32(in)));
     for (; bits == 4 && i + 2 <= n; i += 2, in++) {
         code[i] = *in & 15;
         code[i + 1] = *in >> 4;

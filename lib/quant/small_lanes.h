@@ -30,6 +30,13 @@ static inline vi cast_codes(const struct cast *c, vf x, int sign)
     return vi_or(code, vi_only(v_negative(x), vi_set(sign)));
 }
 
+/* A power of two has an inverse that is a float: a product is then the quotient. */
+static inline bool has_inverse(float scale)
+{
+    int e;
+    return frexpf(scale, &e) == 0.5f;
+}
+
 void LANES_FN(tui_small_encode)(const struct tui_small *f, const float *x, size_t n, float scale,
                                 unsigned char *code)
 {
@@ -37,6 +44,11 @@ void LANES_FN(tui_small_encode)(const struct tui_small *f, const float *x, size_
     const int sign = 1 << (f->bits - 1);
     vf s = v_set(scale);
     size_t i = 0;
+    if (has_inverse(scale)) {
+        const vf inverse = v_set(1 / scale);
+        for (; i + LANES <= n; i += LANES)
+            vi_store(code + i, cast_codes(&c, v_mul(v_load(x + i), inverse), sign));
+    }
     for (; i + LANES <= n; i += LANES)
         vi_store(code + i, cast_codes(&c, v_div(v_load(x + i), s), sign));
     tui_small_encode_plain(f, x + i, n - i, scale, code + i);
