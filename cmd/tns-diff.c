@@ -11,7 +11,7 @@ static struct {
     double rtol, atol;
     uint64_t ulp;
     struct tu_open open;
-} opt = {.rtol = -1, .atol = -1, .ulp = UINT64_MAX};
+} opt = {.rtol = -INFINITY, .atol = -INFINITY, .ulp = UINT64_MAX};
 
 static const struct tu_opt options[] = {
     {0, "rtol", "X", "pass values with |a-b| <= atol + X*|b|", TU_OPT_DOUBLE, &opt.rtol, NULL, 0},
@@ -201,6 +201,12 @@ static void summarise(struct diff *x)
             " within tolerance, %" PRIu64 " differ", tensors, x->equal, x->within, x->differ);
 }
 
+/* Not given, or no less than nothing; NaN would pass and fail at random. */
+static bool tolerance_is_valid(double x)
+{
+    return x >= 0 || x == -INFINITY;
+}
+
 static int run(struct tu_ctx *ctx, int argc, char **argv)
 {
     struct diff x = {.ctx = ctx, .exact = opt.rtol < 0 && opt.atol < 0 && opt.ulp == UINT64_MAX};
@@ -208,6 +214,8 @@ static int run(struct tu_ctx *ctx, int argc, char **argv)
     (void)argc;
     if (!strcmp(argv[0], "-") && !strcmp(argv[1], "-"))
         return tu_usage(ctx, "standard input can be read once");
+    if (!tolerance_is_valid(opt.rtol) || !tolerance_is_valid(opt.atol))
+        return tu_usage(ctx, "a tolerance is a number that is not negative");
     x.tol = (struct tu_tolerance){.rtol = fmax(opt.rtol, 0),
                                   .atol = fmax(opt.atol, 0),
                                   .ulp = opt.ulp == UINT64_MAX ? 0 : opt.ulp};

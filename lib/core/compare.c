@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* compare.c: see compare.h. 64-bit integers are subtracted as integers: doubles would
- * call neighbours above 2^53 equal. */
+/* compare.c: see compare.h. 64-bit integers are doubles and what these leave of them:
+ * doubles alone would call neighbours above 2^53 equal. */
 #include <math.h>
 #include "tensorutils/core/bytes.h"
 #include "tensorutils/core/compare.h"
@@ -29,17 +29,21 @@ static int64_t ordinal(uint32_t dtype, const unsigned char *p, size_t i)
     return v & sign ? -(int64_t)(v & (sign - 1)) : (int64_t)v;
 }
 
-/* |a-b| of 64-bit integers. */
-static uint64_t distance64(uint32_t dtype, const unsigned char *a, const unsigned char *b,
-                           size_t i)
+static bool is_wide(uint32_t dtype)
 {
-    uint64_t x = tu_le64(a + 8 * i), y = tu_le64(b + 8 * i);
-    bool less = dtype == TU_I64 ? (int64_t)x < (int64_t)y : x < y;
-    return less ? y - x : x - y;
+    return dtype == TU_I64 || dtype == TU_U64;
+}
+
+/* What 64-bit integer i of an array is beyond v, the double nearest to it. */
+static double rest(const unsigned char *p, size_t i, double v)
+{
+    uint64_t near = v < 0 ? (uint64_t)(int64_t)v : v < 0x1p64 ? (uint64_t)v : 0;
+    return (double)(int64_t)(tu_le64(p + 8 * i) - near);
 }
 
 struct pair {
     uint32_t dtype; /* of both, TU_DTYPE_NONE where they differ or have no whole bytes */
+    bool wide_a, wide_b;
     const unsigned char *a, *b;
 };
 
@@ -48,8 +52,11 @@ static uint64_t steps(const struct pair *p, size_t i, double abs)
 {
     if (p->dtype == TU_DTYPE_NONE || !isfinite(abs))
         return UINT64_MAX;
-    if (p->dtype == TU_I64 || p->dtype == TU_U64)
-        return tu_min(distance64(p->dtype, p->a, p->b, i), UINT64_MAX - 1);
+    if (is_wide(p->dtype)) {
+        uint64_t x = tu_le64(p->a + 8 * i), y = tu_le64(p->b + 8 * i);
+        bool less = p->dtype == TU_I64 ? (int64_t)x < (int64_t)y : x < y;
+        return tu_min(less ? y - x : x - y, UINT64_MAX - 1);
+    }
     if (!tu_dtype_is_float(p->dtype) && tu_compare_parts(p->dtype) == 1)
         return (uint64_t)abs;
     int64_t x = ordinal(p->dtype, p->a, i), y = ordinal(p->dtype, p->b, i);
@@ -59,11 +66,9 @@ static uint64_t steps(const struct pair *p, size_t i, double abs)
 static void add_pair(struct tu_compare *c, const struct tu_tolerance *tol, const struct pair *p,
                      size_t i, double a, double b, uint64_t number)
 {
-    double abs = fabs(a - b);
-    bool wide = p->dtype == TU_I64 || p->dtype == TU_U64;
-    if (wide)
-        abs = (double)distance64(p->dtype, p->a, p->b, i);
-    if (a == b && (!wide || abs == 0))
+    double beyond = (p->wide_a ? rest(p->a, i, a) : 0) - (p->wide_b ? rest(p->b, i, b) : 0);
+    double abs = fabs(a - b + beyond);
+    if (a == b && beyond == 0)
         abs = 0; /* infinities too */
     else if (isnan(a) && isnan(b))
         return;
@@ -103,7 +108,9 @@ int tu_compare_add(struct tu_compare *c, const struct tu_tolerance *tol, uint32_
         return tu_fail(err, TU_EDTYPE, "%s and %s cannot be compared by value",
                        da ? da->name : "an unknown dtype", db ? db->name : "an unknown dtype");
     double va[RUN], vb[RUN];
-    struct pair p = { dtype_a == dtype_b && da->block_elems == 1 ? dtype_a : TU_DTYPE_NONE, a, b };
+    struct pair p = {.dtype = dtype_a == dtype_b && da->block_elems == 1 ? dtype_a
+                                                                         : TU_DTYPE_NONE,
+                     .wide_a = is_wide(dtype_a), .wide_b = is_wide(dtype_b)};
     for (size_t i = 0; i < n;) {
         /* RUN is a multiple of every number of packed elements, so runs begin with bytes.
          * */

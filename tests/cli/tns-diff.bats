@@ -85,3 +85,32 @@ npy() {
         tns-diff -j$j --json --atol 1e-3 r.tns s.tns | grep -v '"schema"' | sha256sum
     done | uniq | wc -l | diff - <(echo 1)
 }
+
+@test "64-bit integers against other dtypes" {
+    npy i '<i8' '\1\0\0\0\0\0\x20\0' # 2^53 + 1
+    npy j '<u8' '\0\0\0\0\0\0\x20\0' # 2^53
+    npy f '<f8' '\0\0\0\0\0\0\x40\x43' # 2^53
+    for side in 'i j' 'j i' 'i f' 'f i'; do
+        set -- $side
+        run -1 tns-diff --atol 0.5 $1.npy $2.npy
+        run -0 tns-diff --atol 1 $1.npy $2.npy
+    done
+    run -0 tns-diff --rtol 0 j.npy f.npy
+    # The ends: 2^64-1 and 2^63-1 become 2^64 and 2^63 as doubles.
+    npy m '<u8' '\xff\xff\xff\xff\xff\xff\xff\xff'
+    npy n '<i8' '\xff\xff\xff\xff\xff\xff\xff\x7f'
+    npy g '<f8' '\0\0\0\0\0\0\xf0\x43' # 2^64
+    npy h '<f8' '\0\0\0\0\0\0\xe0\x43' # 2^63
+    for side in 'm g' 'n h'; do
+        set -- $side
+        run -1 tns-diff --rtol 0 $1.npy $2.npy
+        run -0 tns-diff --atol 1 $1.npy $2.npy
+        run -0 tns-diff --rtol 0 $1.npy $1.npy
+    done
+}
+
+@test "a tolerance is no negative number and no NaN" {
+    for x in --rtol=-1 --atol=-0.5 --rtol=nan --atol=nan; do
+        run -2 tns-diff $x a.tns a.tns
+    done
+}
