@@ -3,7 +3,9 @@
  *
  * Everything is written below ROOT.partial-ID, where ID is a checksum of the plan, and
  * renamed when it is durable. A run that was killed leaves the partial folder; the next
- * run of the same plan finds it by its name and starts again. */
+ * run of the same plan finds it by its name and starts again. Of runs of one plan at the
+ * same time the first locks the folder and the others fail; of different plans the first
+ * to end wins, unless they may replace what is there. */
 
 /* renameat2 (RENAME_EXCHANGE) needs _GNU_SOURCE. */
 #define _GNU_SOURCE
@@ -16,6 +18,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
@@ -32,9 +35,19 @@ static int remove_one(const char *path, const struct stat *st, int type, struct 
     return remove(path);
 }
 
+static int remove_below(const char *path, const struct stat *st, int type, struct FTW *at)
+{
+    return at->level ? remove_one(path, st, type, at) : 0;
+}
+
 static void remove_tree(const char *path)
 {
     nftw(path, remove_one, 16, FTW_DEPTH | FTW_PHYS);
+}
+
+static void empty_tree(const char *path)
+{
+    nftw(path, remove_below, 16, FTW_DEPTH | FTW_PHYS);
 }
 
 /* The folder that holds a path: "." for a bare name. */
@@ -238,36 +251,115 @@ static int sync_one(const char *path, const struct stat *st, int type, struct FT
     return type == FTW_DP ? tu_dir_sync(path, NULL) : 0;
 }
 
-static int publish(const char *partial, const char *root, struct tu_err *err)
+/* Give the folder its name; with force one that is there gets ours. Network file systems
+ * refuse flags (EINVAL): there rename itself, which replaces no full folder. */
+static int rename_folder(const char *from, const char *to, bool force, bool *exchanged)
 {
     struct stat st;
+    int rc;
+    for (unsigned tries = 0; tries < 100; tries++) { /* others come and go meanwhile */
+        *exchanged = force && !lstat(to, &st);
+        rc = renameat2(AT_FDCWD, from, AT_FDCWD, to,
+                       *exchanged ? RENAME_EXCHANGE : RENAME_NOREPLACE);
+        if (!rc || !force || (errno != EEXIST && errno != ENOENT))
+            break;
+    }
+    return rc && errno == EINVAL && !*exchanged ? rename(from, to) : rc;
+}
+
+/* Replace a folder where the system cannot exchange two in one step. */
+static int replace_slowly(const char *partial, const char *root, struct tu_err *err)
+{
+    struct tu_buf old = {0};
+    int rc = tu_buf_printf(&old, err, "%s.old", partial);
+    if (!rc && rename(root, old.data))
+        rc = tu_fail_errno(err, "%s", root);
+    else if (!rc && rename(partial, root)) {
+        rc = tu_fail_errno(err, "%s", root);
+        (void)!rename(old.data, root);
+    } else if (!rc) {
+        remove_tree(old.data);
+    }
+    tu_buf_release(&old);
+    return rc;
+}
+
+/* Open the folder and lock it until *lock is closed; how: LOCK_NB, or 0 to wait.
+ * TU_EEXISTS: another run has it. File systems without locks do without. */
+static int lock_folder(const char *path, int how, int *lock, struct tu_err *err)
+{
+    struct stat ours, there;
+    int fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    if (fd < 0)
+        return tu_fail_errno(err, "%s", path);
+    bool taken = flock(fd, LOCK_EX | how) && errno == EWOULDBLOCK;
+    /* Between open and flock its owner may have ended, and renamed or removed it. */
+    if (taken || fstat(fd, &ours) || stat(path, &there) || ours.st_dev != there.st_dev ||
+        ours.st_ino != there.st_ino) {
+        close(fd);
+        return tu_fail(err, TU_EEXISTS, "%.200s: another run writes here", path);
+    }
+    *lock = fd;
+    return 0;
+}
+
+/* Remove what was there before and has the partial name now, unless a later run of the
+ * plan has taken it over. */
+static void discard(const char *partial)
+{
+    int lock;
+    if (lock_folder(partial, 0, &lock, NULL))
+        return;
+    remove_tree(partial);
+    close(lock);
+}
+
+/* On success *lock is closed and -1: the partial folder is ours no more. */
+static int publish(const char *partial, const char *root, bool force, int *lock,
+                   struct tu_err *err)
+{
     char *parent = parent_of(root, err);
     int rc = parent ? 0 : TU_ENOMEM;
+    bool exchanged = false;
     if (!rc && nftw(partial, sync_one, 16, FTW_DEPTH | FTW_PHYS))
         rc = tu_fail_errno(err, "%s", partial);
-    bool exchange = !rc && !lstat(root, &st);
-    unsigned how = exchange ? RENAME_EXCHANGE : RENAME_NOREPLACE;
-    if (!rc && renameat2(AT_FDCWD, partial, AT_FDCWD, root, how))
-        rc = tu_fail_errno(err, "%s", root);
-    else if (!rc && (rc = tu_dir_sync(parent, err)))
-        (void)renameat2(AT_FDCWD, root, AT_FDCWD, partial,
-                        how); /* not durable: take it back */
-    if (!rc && exchange)
-        remove_tree(partial); /* what was there before */
+    if (!rc && rename_folder(partial, root, force, &exchanged)) {
+        if (errno == EINVAL && exchanged)
+            rc = replace_slowly(partial, root, err);
+        else if (errno == EEXIST || errno == ENOTEMPTY)
+            rc = tu_fail(err, TU_EEXISTS, "%.200s: another run made it meanwhile", root);
+        else
+            rc = tu_fail_errno(err, "%s", root);
+        exchanged = false;
+    }
+    if (!rc && (rc = tu_dir_sync(parent, err)))
+        (void)renameat2(AT_FDCWD, root, AT_FDCWD, partial, /* not durable: take it back */
+                        exchanged ? RENAME_EXCHANGE : RENAME_NOREPLACE);
+    if (!rc) {
+        close(*lock);
+        *lock = -1;
+    }
+    if (!rc && exchanged)
+        discard(partial);
     tu_free(parent);
     return rc;
 }
 
-static int make_partial(struct tu_ckpt *to, char **out, struct tu_err *err)
+static int make_partial(struct tu_ckpt *to, char **out, int *lock, struct tu_err *err)
 {
     size_t n = strlen(to->root);
     while (n > 1 && to->root[n - 1] == '/')
         to->root[--n] = 0;
-    *out = tu_arena_printf(to->arena, err, "%s.partial-%08x", to->root, plan_id(to));
-    if (!*out)
+    char *path = tu_arena_printf(to->arena, err, "%s.partial-%08x", to->root, plan_id(to));
+    if (!path)
         return TU_ENOMEM;
-    remove_tree(*out);
-    return mkdir(*out, 0777) ? tu_fail_errno(err, "%s", *out) : 0;
+    if (mkdir(path, 0777) && errno != EEXIST)
+        return tu_fail_errno(err, "%s", path);
+    *out = path;
+    int rc = lock_folder(path, LOCK_NB, lock, err);
+    if (!rc)
+        empty_tree(path); /* of a run that was killed */
+    return rc;
 }
 
 int tu_ckpt_convert(const struct tu_ckpt *from, struct tu_ckpt *to,
@@ -277,6 +369,7 @@ int tu_ckpt_convert(const struct tu_ckpt *from, struct tu_ckpt *to,
     struct target t = {.to = to, .job = job, .folder = ""};
     bool folder = to->files && *to->file[0].path;
     char *partial = NULL;
+    int lock = -1;
     if (!to->files)
         return tu_fail(err, TU_EUSAGE, "%.200s: there is nothing to convert", from->root);
     struct tu_digest *d = digest ? digest : tu_calloc(from->atoms + 1, sizeof *d, err);
@@ -285,7 +378,7 @@ int tu_ckpt_convert(const struct tu_ckpt *from, struct tu_ckpt *to,
                 always compared */
         rc = tu_ckpt_replicas(from, !(o && o->verify_replicas), job, err);
     if (!rc && folder) {
-        rc = make_partial(to, &partial, err);
+        rc = make_partial(to, &partial, &lock, err);
         t.folder = partial;
     }
     if (!rc)
@@ -299,9 +392,11 @@ int tu_ckpt_convert(const struct tu_ckpt *from, struct tu_ckpt *to,
     if (!rc && folder)
         rc = write_rest(&t, d, from->atoms, err);
     if (!rc && folder)
-        rc = publish(partial, to->root, err);
-    if (rc && partial)
+        rc = publish(partial, to->root, o && o->force, &lock, err);
+    if (lock >= 0) { /* failed, and the folder is still ours */
         remove_tree(partial);
+        close(lock);
+    }
     tu_free(t.sink);
     if (d != digest)
         tu_free(d);

@@ -255,3 +255,35 @@ same_as() { sed 's/ - / /' | diff "$1" -; }
     shard-ckpt diff big.tns out
     [ "$(ls)" = "$(printf 'big.tns\nout')" ]
 }
+
+# race OPTION LAYOUT...: convert the demo to each at the same time; how many succeeded. The others
+# refuse, and nothing but the destination remains.
+race() {
+    local option=$1 pids=() done=0
+    shift
+    for layout; do
+        shard-ckpt convert $option --to "$layout" "$DATA/hf/llama_demo" out 2>/dev/null &
+        pids+=($!)
+    done
+    for p in "${pids[@]}"; do
+        local rc=0
+        wait "$p" || rc=$?
+        [ $rc = 0 ] && done=$((done + 1))
+        [ $rc = 0 ] || [ $rc = 2 ] || echo "status $rc"
+    done
+    echo "$done done"
+    ls -d out*
+}
+
+@test "of runs to one destination at the same time one wins" {
+    run -0 race '' megatron:tp=2 megatron:tp=2 megatron:tp=2 megatron:tp=2
+    assert_output $'1 done\nout'
+    rm -r out
+    run -0 race '' megatron:tp=2 megatron:pp=2 meta:tp=2 hf
+    assert_output $'1 done\nout'
+    run -0 race -f megatron:tp=2 megatron:tp=2 megatron:pp=2 meta:tp=2
+    assert_line --regexp '^[1-4] done$'
+    assert_line --index 1 out
+    refute_line --partial .partial
+    run -0 shard-ckpt diff "$DATA/hf/llama_demo" out
+}
