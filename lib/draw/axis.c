@@ -4,10 +4,15 @@
  * Steps are 1, 2 or 5 times a power of ten; the limits of an axis are marks. Powers of
  * ten are made by multiplication and division, so that every machine picks the same
  * marks. */
+#include <float.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
 #include "draw/draw.h"
+
+/* Numbers and spans below this are as good as nothing: powers of ten and quotients of
+ * smaller ones leave the range of a double. */
+#define TINY 1e-290
 
 static double power10(int e)
 {
@@ -47,8 +52,8 @@ size_t tu_ticks(double lo, double hi, size_t max, double *tick)
         lo = hi;
         hi = t;
     }
-    if (!(hi - lo > fabs(hi) * 1e-12)) {
-        double half = lo < 0 || lo > 0 ? fabs(lo) / 2 : 0.5;
+    if (!(hi - lo > fmax(fabs(hi) * 1e-12, TINY))) {
+        double half = fabs(lo) > TINY ? fabs(lo) / 2 : 0.5;
         lo -= half;
         hi += half;
     }
@@ -63,6 +68,10 @@ static size_t logarithmic(double lo, double hi, size_t max, double *tick)
     int a = (int)floor(log10(lo) + 1e-9), b = (int)ceil(log10(hi) - 1e-9);
     if (b <= a)
         b = a + 1;
+    if (b > DBL_MAX_10_EXP) {
+        b = DBL_MAX_10_EXP;
+        a = a < b ? a : b - 1;
+    }
     size_t decades = (size_t)(b - a), n = 0;
     size_t step = (decades + max - 1) / max;
     bool fine = 3 * decades + 1 <= max;
@@ -94,7 +103,7 @@ void tui_axis_of(struct tui_axis *a, double lo, double hi, bool log, size_t max)
         hi = 1;
     }
     a->log = log && lo > 0 && hi > 0;
-    a->n = a->log ? logarithmic(lo, hi, max, a->tick) : tu_ticks(lo, hi, max, a->tick);
+    a->n = a->log ? logarithmic(fmax(lo, TINY), fmax(hi, TINY), max, a->tick) : tu_ticks(lo, hi, max, a->tick);
     if (a->n < 2) {
         a->tick[0] = 0;
         a->tick[1] = 1;
@@ -118,7 +127,7 @@ void tui_axis_clip(struct tui_axis *a, double lo, double hi)
 double tui_axis_at(const struct tui_axis *a, double v)
 {
     if (a->log)
-        return v > 0 ? (log10(v) - log10(a->lo)) / (log10(a->hi) - log10(a->lo)) : 0;
+        return v > 0 ? (log10(fmax(v, TINY)) - log10(a->lo)) / (log10(a->hi) - log10(a->lo)) : 0;
     return (v - a->lo) / (a->hi - a->lo);
 }
 

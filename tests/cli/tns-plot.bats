@@ -27,3 +27,17 @@ lines() { printf '{"schema":"x"}\n{"n":1,"s":2,"who":"a"}\n{"n":2,"s":4,"who":"a
     assert_output --partial 'line 1'
     run -2 tns-plot -x n <<<'{}'
 }
+
+@test "the ends of what a double holds" {
+    for y in '1e-320 5e-324' '0 1e-320' '-1e-320 1e-320' '1e308 1e307' '1e-320 1e308'; do
+        set -- $y
+        printf '{"x":1,"y":%s}\n' "$@" >data.jsonl
+        for scale in '' --log-y --zero; do
+            run -0 tns-plot -x x -y y $scale data.jsonl
+            refute_output --regexp '[" ,ML]-?(nan|inf)'
+        done
+    done
+    printf '{"x":1,"y":%s}\n' 1e308 -1e308 >data.jsonl
+    run -2 tns-plot -x x -y y data.jsonl
+    assert_output --partial 'not a finite number'
+}
