@@ -48,6 +48,20 @@ bool tui_has_suffix(const char *path, const char *suffix)
     return n > m && !strcmp(path + n - m, suffix);
 }
 
+int tui_is_a(const char *path, const char *format)
+{
+    const struct tu_format *f = tu_format_find(format);
+    unsigned char head[4096];
+    if (!tui_is_file(path))
+        return 0;
+    FILE *file = fopen(path, "rb");
+    size_t n = file ? fread(head, 1, sizeof head, file) : 0;
+    bool yes = file && !ferror(file) && f->sniff(path, head, n);
+    if (file)
+        fclose(file);
+    return yes ? 80 : tu_format_of_path(path) == f ? 20 : 0;
+}
+
 char *tui_join(struct tu_arena *a, const char *folder, const char *name,
                struct tu_err *err)
 {

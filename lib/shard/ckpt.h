@@ -156,6 +156,9 @@ extern const struct tu_layout tui_layout_hf, tui_layout_safetensors, tui_layout_
 bool tui_is_dir(const char *path);
 bool tui_is_file(const char *path);
 bool tui_has_suffix(const char *path, const char *suffix);
+/* For detect: how surely a path is a file of a format, by contents or, of a damaged one,
+ * by name. */
+int tui_is_a(const char *path, const char *format);
 char *tui_join(struct tu_arena *a, const char *folder, const char *name,
                struct tu_err *err);
 bool tui_selected(const struct tu_shard_opts *o, const char *name);

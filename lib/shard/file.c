@@ -5,7 +5,7 @@
 
 static int safetensors_detect(const char *path)
 {
-    return tui_is_file(path) && tui_has_suffix(path, ".safetensors") ? 80 : 0;
+    return tui_is_a(path, "safetensors");
 }
 
 static int safetensors_open(struct tu_ckpt *c, const struct tu_spec *spec,
@@ -39,11 +39,7 @@ const struct tu_layout tui_layout_safetensors = {
 
 static int torch_detect(const char *path)
 {
-    return tui_is_file(path) &&
-                   (tui_has_suffix(path, ".bin") || tui_has_suffix(path, ".pt") ||
-                    tui_has_suffix(path, ".pth") || tui_has_suffix(path, ".ckpt"))
-               ? 80
-               : 0;
+    return tui_is_a(path, "torch");
 }
 
 static int torch_open(struct tu_ckpt *c, const struct tu_spec *spec,

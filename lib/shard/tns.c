@@ -37,9 +37,9 @@ static int tns_detect(const char *path)
 {
     struct dirent **list = NULL;
     int n = 0;
-    if (tui_is_file(path))
-        return tui_has_suffix(path, ".tns") ? 80 : 0;
-    if (tui_is_dir(path) && (n = tns_files(path, &list)) > 0) {
+    if (!tui_is_dir(path))
+        return tui_is_a(path, "tns");
+    if ((n = tns_files(path, &list)) > 0) {
         for (int i = 0; i < n; i++)
             free(list[i]);
         free(list);

@@ -287,3 +287,17 @@ race() {
     refute_line --partial .partial
     run -0 shard-ckpt diff "$DATA/hf/llama_demo" out
 }
+
+@test "files are recognised by contents, whatever they are called" {
+    for layout in safetensors torch tns; do
+        run -0 shard-ckpt convert --to $layout "$DATA/hf/llama_demo" plain
+        run -0 shard-ckpt diff plain "$DATA/hf/llama_demo"
+        mv plain wrong.bin
+        run -0 shard-ckpt diff wrong.bin "$DATA/hf/llama_demo"
+        mv wrong.bin wrong.tns
+        run -0 shard-ckpt diff wrong.tns "$DATA/hf/llama_demo"
+    done
+    echo text >wrong.tns
+    run -3 shard-ckpt ls wrong.tns
+    assert_output --partial 'not a tensor stream'
+}
