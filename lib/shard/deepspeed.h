@@ -42,6 +42,11 @@ int tui_ucp_cut(struct tu_ckpt *c, const struct tui_ucp *u, const char *name,
 int tui_ucp_target(struct tu_ckpt *c, const struct tui_ucp *u, const char *name,
                    const uint64_t *dim, unsigned rank, struct tui_cut *out,
                    struct tu_err *err);
+/* Only of which kind its rule is; sizes are not looked at. */
+int tui_ucp_kind(struct tu_ckpt *c, const struct tui_ucp *u, const char *name, unsigned rank,
+                 struct tui_cut *out, struct tu_err *err);
+/* The entry of parameter_with_sub_params that takes the name, or NULL. */
+struct tu_pnode *tui_ucp_sub(const struct tui_ucp *u, const char *name);
 /* Dimensions of one rank of it. */
 void tui_cut_dims(const struct tu_ckpt *c, const struct tui_cut *cut, uint32_t r,
                   const uint64_t *dim, unsigned rank, uint64_t *out);
@@ -109,6 +114,9 @@ struct tui_zero {
     const char *folder; /* absolute or as given */
     uint32_t mp, dp, tp;
     bool partitioned;   /* stage 3: weights are in partitions too */
+    bool universal;     /* states are not in partitions but in a folder for each parameter */
+    const char *latest; /* the file beside that names the folder */
+    uint32_t settings;  /* of universal: the file of the optimizer's settings, or UINT32_MAX */
     uint32_t *model;    /* [mp] numbers of files; [mp*dp] where partitioned */
     uint32_t *optim;    /* [mp*dp]; UINT32_MAX: there is none */
     struct tui_ucp *ucp;

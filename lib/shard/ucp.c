@@ -272,6 +272,34 @@ static int whole_parts(const struct tui_ucp *u, const struct rule *sub, bool hal
     return n % out->parts ? bad_sub(name, "its parts are not equal", err) : 0;
 }
 
+int tui_ucp_kind(struct tu_ckpt *c, const struct tui_ucp *u, const char *name, unsigned rank,
+                 struct tui_cut *out, struct tu_err *err)
+{
+    const struct rule *r[LISTS] = {NULL};
+    int rc = 0;
+    (void)c;
+    *out = (struct tui_cut){.kind = TUI_CUT_AXIS};
+    for (int k = 0; k < LISTS && u && !rc; k++)
+        rc = match(u, (enum list)k, name, &r[k], err);
+    if (rc || !u)
+        return rc;
+    if (r[REPLICATED] || r[AVERAGE])
+        out->kind = TUI_CUT_WHOLE;
+    out->halves = r[HALVES] != NULL;
+    out->sub = r[SUB] && !r[HALVES];
+    out->vocab = r[VOCAB] != NULL;
+    out->axis = r[ROW] && !r[HALVES] && rank > 1 ? 1 : 0;
+    return 0;
+}
+
+struct tu_pnode *tui_ucp_sub(const struct tui_ucp *u, const char *name)
+{
+    const struct rule *r = NULL;
+    if (!u || match(u, SUB, name, &r, NULL) || !r)
+        return NULL;
+    return (struct tu_pnode *)(uintptr_t)r->sub;
+}
+
 int tui_ucp_target(struct tu_ckpt *c, const struct tui_ucp *u, const char *name,
                    const uint64_t *dim, unsigned rank, struct tui_cut *out,
                    struct tu_err *err)

@@ -16,34 +16,13 @@
 
 #define U(x) ((unsigned long long)(x))
 
-/* A parameter of one group on one model-parallel rank. */
-struct param {
-    const char *name;
-    unsigned rank;
-    const uint64_t *dim; /* [tp*rank] of all tensor-parallel ranks */
-    uint64_t numel, at;  /* of this rank; its place in the group's vector */
-};
-
-struct group {
-    struct param *param;
-    size_t n;
-    uint64_t numel; /* alignment between parameters included */
-};
-
-struct reader {
-    struct tu_ckpt *c;
-    struct tui_zero z;
-    uint32_t weight_dtype; /* of the model, where weights are only in partitions */
-    json_t *optim;
-};
-
-static const struct tu_pnode *item(const struct tu_pnode *v, size_t i)
+const struct tu_pnode *tui_item(const struct tu_pnode *v, size_t i)
 {
     return v && (v->kind == TU_P_LIST || v->kind == TU_P_TUPLE) && i < v->n ? v->item[i]
                                                                            : NULL;
 }
 
-static uint32_t model_file(const struct reader *r, uint32_t mp, uint32_t dp)
+uint32_t tui_zero_model(const struct zero_reader *r, uint32_t mp, uint32_t dp)
 {
     return r->z.partitioned ? r->z.model[mp * r->z.dp + dp] : r->z.model[mp];
 }
@@ -53,7 +32,7 @@ static int dims_of(const struct tu_pnode *v, uint64_t *dim, unsigned *rank,
                    struct tu_err *err)
 {
     if (v && v->kind == TU_P_CALL && v->n > TU_P_ARGS)
-        v = item(v->item[TU_P_ARGS], 0);
+        v = tui_item(v->item[TU_P_ARGS], 0);
     if (!v || (v->kind != TU_P_TUPLE && v->kind != TU_P_LIST) || v->n > TU_RANK_MAX)
         return tu_fail(err, TU_EFORMAT, "param_shapes: a shape is no torch.Size");
     *rank = (unsigned)v->n;
@@ -74,27 +53,27 @@ static int numel_of(const uint64_t *dim, unsigned rank, uint64_t *out, struct tu
 }
 
 /* The entry of this name in the group of another rank's shapes. */
-static const struct tu_pnode *shape_in(const struct reader *r, uint32_t mp, size_t g,
+const struct tu_pnode *tui_zero_shape_in(const struct zero_reader *r, uint32_t mp, size_t g,
                                        const char *key, const char *name)
 {
-    const struct tu_pnode *all = tu_pnode_get(tui_file_root(r->c, model_file(r, mp, 0)), key);
-    return tu_pnode_get(g == SIZE_MAX ? all : item(all, g), name);
+    const struct tu_pnode *all = tu_pnode_get(tui_file_root(r->c, tui_zero_model(r, mp, 0)), key);
+    return tu_pnode_get(g == SIZE_MAX ? all : tui_item(all, g), name);
 }
 
 /* Dimensions of a parameter on all tensor-parallel ranks of the stage that mp is in. */
-static int all_dims(struct reader *r, uint32_t mp, size_t g, const char *key,
-                    struct param *p, struct tu_err *err)
+static int all_dims(struct zero_reader *r, uint32_t mp, size_t g, const char *key,
+                    struct zero_param *p, struct tu_err *err)
 {
     uint32_t tp = r->z.tp, first = mp - mp % tp;
     uint64_t one[TU_RANK_MAX], *all = NULL;
     unsigned rank = 0;
-    int rc = dims_of(shape_in(r, mp, g, key, p->name), one, &p->rank, err);
+    int rc = dims_of(tui_zero_shape_in(r, mp, g, key, p->name), one, &p->rank, err);
     if (!rc)
         rc = numel_of(one, p->rank, &p->numel, err);
     if (!rc && !(all = tu_arena_alloc(r->c->arena, (size_t)tp * p->rank + 1, sizeof *all, err)))
         rc = TU_ENOMEM;
     for (uint32_t t = 0; t < tp && !rc; t++) {
-        rc = dims_of(shape_in(r, first + t, g, key, p->name), one, &rank, err);
+        rc = dims_of(tui_zero_shape_in(r, first + t, g, key, p->name), one, &rank, err);
         if (!rc && rank != p->rank)
             rc = tu_fail(err, TU_EINCOMPLETE, "'%.100s' has rank %u on one tensor-parallel "
                          "rank and %u on another", p->name, p->rank, rank);
@@ -103,29 +82,29 @@ static int all_dims(struct reader *r, uint32_t mp, size_t g, const char *key,
     }
     p->dim = all;
     if (rc && rc != TU_ENOMEM)
-        tu_err_prefix(err, "%s: '%.80s'", r->c->file[model_file(r, mp, 0)].path, p->name);
+        tu_err_prefix(err, "%s: '%.80s'", r->c->file[tui_zero_model(r, mp, 0)].path, p->name);
     return rc;
 }
 
-static int group_of(struct reader *r, uint32_t mp, size_t g, const struct tu_pnode *pads,
-                    struct group *out, struct tu_err *err)
+int tui_zero_group(struct zero_reader *r, uint32_t mp, size_t g, const struct tu_pnode *pads,
+                    struct zero_group *out, struct tu_err *err)
 {
     const struct tu_pnode *shapes =
-        item(tu_pnode_get(tui_file_root(r->c, model_file(r, mp, 0)), "param_shapes"), g);
+        tui_item(tu_pnode_get(tui_file_root(r->c, tui_zero_model(r, mp, 0)), "param_shapes"), g);
     int rc = 0;
-    *out = (struct group){0};
+    *out = (struct zero_group){0};
     if (!shapes || shapes->kind != TU_P_DICT)
         return tu_fail(err, TU_EFORMAT, "%.150s: param_shapes has no group %zu",
-                       r->c->file[model_file(r, mp, 0)].path, g);
+                       r->c->file[tui_zero_model(r, mp, 0)].path, g);
     out->param = tu_arena_alloc(r->c->arena, shapes->n / 2 + 1, sizeof *out->param, err);
     if (!out->param)
         return TU_ENOMEM;
     for (size_t i = 0; i + 1 < shapes->n && !rc; i += 2) {
-        struct param *p = &out->param[out->n];
+        struct zero_param *p = &out->param[out->n];
         if (shapes->item[i]->kind != TU_P_TEXT)
             return tu_fail(err, TU_EFORMAT, "param_shapes: a name is no text");
-        const struct tu_pnode *pad = item(pads, out->n);
-        *p = (struct param){.name = shapes->item[i]->text, .at = out->numel};
+        const struct tu_pnode *pad = tui_item(pads, out->n);
+        *p = (struct zero_param){.name = shapes->item[i]->text, .at = out->numel};
         rc = all_dims(r, mp, g, "param_shapes", p, err);
         out->numel += p->numel + (pad && pad->kind == TU_P_INT ? (uint64_t)pad->integer : 0);
         out->n++;
@@ -133,14 +112,14 @@ static int group_of(struct reader *r, uint32_t mp, size_t g, const struct tu_pno
     return rc;
 }
 
-static uint64_t elements(const struct reader *r, uint32_t f, size_t index)
+static uint64_t elements(const struct zero_reader *r, uint32_t f, size_t index)
 {
     const struct tu_tensor *t = &r->c->file[f].source->tensor[index];
     return t->bytes / tu_dtype_find(t->dtype)->block_bytes;
 }
 
 /* Add a piece of a parameter: a run of it, or all (flat.yes false). */
-static int add(struct reader *r, uint32_t f, size_t index, const struct param *q,
+static int add(struct zero_reader *r, uint32_t f, size_t index, const struct zero_param *q,
                const char *state, uint32_t dtype, uint32_t mp, struct tu_flat flat,
                struct tu_err *err)
 {
@@ -172,7 +151,7 @@ static int add(struct reader *r, uint32_t f, size_t index, const struct param *q
 
 /* What of a parameter a rank's partition [lo, hi) of the group holds, from element `at`
  * of its tensor. */
-static struct tu_flat overlap(const struct param *p, uint64_t lo, uint64_t hi)
+static struct tu_flat overlap(const struct zero_param *p, uint64_t lo, uint64_t hi)
 {
     uint64_t from = tu_max(p->at, lo), to = tu_min(p->at + p->numel, hi);
     if (from >= to)
@@ -182,8 +161,8 @@ static struct tu_flat overlap(const struct param *p, uint64_t lo, uint64_t hi)
 
 /* Elements of one rank's partition: the one size with which all ranks' fp32 vectors, cut
  * behind the last parameter or not, are as long as they are. */
-static int partition_size(const struct reader *r, uint32_t mp, const uint64_t *length,
-                          const struct group *g, size_t number, uint64_t *out,
+static int partition_size(const struct zero_reader *r, uint32_t mp, const uint64_t *length,
+                          const struct zero_group *g, size_t number, uint64_t *out,
                           struct tu_err *err)
 {
     uint64_t dp = r->z.dp, sum = 0;
@@ -203,7 +182,7 @@ static int partition_size(const struct reader *r, uint32_t mp, const uint64_t *l
     return tu_fail(err, TU_EINCOMPLETE,
                    "%.100s: group %zu: param_shapes has %llu elements, the files of %llu ranks "
                    "hold %llu",
-                   r->c->file[model_file(r, mp, 0)].path, number, U(g->numel), U(dp), U(sum));
+                   r->c->file[tui_zero_model(r, mp, 0)].path, number, U(g->numel), U(dp), U(sum));
 }
 
 /* fragment_address(numel, start), a named tuple or a data class. */
@@ -211,8 +190,8 @@ static bool fragment(const struct tu_pnode *v, uint64_t *numel, uint64_t *start)
 {
     const struct tu_pnode *n = tu_pnode_get(v, "numel"), *s = tu_pnode_get(v, "start");
     if (!n && v && v->kind == TU_P_CALL && v->n > TU_P_ARGS) {
-        n = item(v->item[TU_P_ARGS], 0);
-        s = item(v->item[TU_P_ARGS], 1);
+        n = tui_item(v->item[TU_P_ARGS], 0);
+        s = tui_item(v->item[TU_P_ARGS], 1);
     }
     if (!n || !s || n->kind != TU_P_INT || s->kind != TU_P_INT)
         return false;
@@ -222,11 +201,11 @@ static bool fragment(const struct tu_pnode *v, uint64_t *numel, uint64_t *start)
 }
 
 /* The rank's own record of where its parameters lie says the same. */
-static int agrees(const struct reader *r, uint32_t f, size_t g, const struct param *p,
+static int agrees(const struct zero_reader *r, uint32_t f, size_t g, const struct zero_param *p,
                   struct tu_flat run, struct tu_err *err)
 {
     const struct tu_pnode *state = tu_pnode_get(tui_file_root(r->c, f), "optimizer_state_dict");
-    const struct tu_pnode *map = item(tu_pnode_get(state, "param_slice_mappings"), g);
+    const struct tu_pnode *map = tui_item(tu_pnode_get(state, "param_slice_mappings"), g);
     const struct tu_pnode *v = tu_pnode_get(map, p->name);
     uint64_t numel = 0, start = 0;
     if (!map || (!v && !run.n))
@@ -239,14 +218,14 @@ static int agrees(const struct reader *r, uint32_t f, size_t g, const struct par
     return 0;
 }
 
-static size_t tensor_number(const struct reader *r, uint32_t f, const struct tu_pnode *v)
+static size_t tensor_number(const struct zero_reader *r, uint32_t f, const struct tu_pnode *v)
 {
     size_t n = v ? tu_pnode_number(v) : SIZE_MAX;
     return n < r->c->file[f].source->n ? n : SIZE_MAX;
 }
 
 /* The step of a group is a number or a scalar tensor. */
-static int read_step(struct reader *r, uint32_t f, const struct tu_pnode *v,
+int tui_zero_step(struct zero_reader *r, uint32_t f, const struct tu_pnode *v,
                      struct tu_err *err)
 {
     const struct tu_source *s = r->c->file[f].source;
@@ -267,8 +246,8 @@ static int read_step(struct reader *r, uint32_t f, const struct tu_pnode *v,
 }
 
 /* States of one group in one rank's file: every tensor as long as its fp32 vector. */
-static int add_states(struct reader *r, uint32_t f, const struct tu_pnode *state,
-                      const struct param *p, uint64_t least, struct tu_flat run, uint32_t mp,
+static int add_states(struct zero_reader *r, uint32_t f, const struct tu_pnode *state,
+                      const struct zero_param *p, uint64_t least, struct tu_flat run, uint32_t mp,
                       struct tu_err *err)
 {
     int rc = 0;
@@ -289,27 +268,27 @@ static const struct tu_pnode *group_state(const struct tu_pnode *base, size_t g)
     for (size_t i = 0; all && all->kind == TU_P_DICT && i + 1 < all->n; i += 2)
         if (all->item[i]->kind == TU_P_INT && all->item[i]->integer == (int64_t)g)
             return all->item[i + 1];
-    return item(base, g); /* older: a list of groups */
+    return tui_item(base, g); /* older: a list of groups */
 }
 
-static const struct tu_pnode *optim_of(const struct reader *r, uint32_t f)
+const struct tu_pnode *tui_zero_optim_of(const struct zero_reader *r, uint32_t f)
 {
     return tu_pnode_get(tui_file_root(r->c, f), "optimizer_state_dict");
 }
 
-static int flat_group(struct reader *r, uint32_t mp, size_t g, struct tu_err *err)
+static int flat_group(struct zero_reader *r, uint32_t mp, size_t g, struct tu_err *err)
 {
     uint32_t *file = &r->z.optim[mp * r->z.dp], dp = r->z.dp;
     uint64_t *length = tu_calloc(dp, sizeof *length, err), part = 0;
-    struct group group;
-    int rc = length ? group_of(r, mp, g,
-                               item(tu_pnode_get(optim_of(r, file[0]),
+    struct zero_group group;
+    int rc = length ? tui_zero_group(r, mp, g,
+                               tui_item(tu_pnode_get(tui_zero_optim_of(r, file[0]),
                                                  "param_alignment_paddings"), g),
                                &group, err)
                     : TU_ENOMEM;
     for (uint32_t d = 0; d < dp && !rc; d++) {
         size_t t = tensor_number(
-            r, file[d], item(tu_pnode_get(optim_of(r, file[d]),
+            r, file[d], tui_item(tu_pnode_get(tui_zero_optim_of(r, file[d]),
                                           "single_partition_of_fp32_groups"), g));
         if (t == SIZE_MAX)
             rc = tu_fail(err, TU_EFORMAT, "%.150s: no single_partition_of_fp32_groups.%zu",
@@ -320,10 +299,10 @@ static int flat_group(struct reader *r, uint32_t mp, size_t g, struct tu_err *er
     if (!rc)
         rc = partition_size(r, mp, length, &group, g, &part, err);
     for (uint32_t d = 0; d < dp && !rc; d++) {
-        const struct tu_pnode *o = optim_of(r, file[d]);
+        const struct tu_pnode *o = tui_zero_optim_of(r, file[d]);
         const struct tu_pnode *state = group_state(tu_pnode_get(o, "base_optimizer_state"), g);
         size_t fp32 = tensor_number(
-            r, file[d], item(tu_pnode_get(o, "single_partition_of_fp32_groups"), g));
+            r, file[d], tui_item(tu_pnode_get(o, "single_partition_of_fp32_groups"), g));
         uint64_t lo = d * part, hi = tu_min(lo + part, group.numel);
         for (size_t i = 0; i < group.n && !rc; i++) {
             struct tu_flat run = overlap(&group.param[i], lo, tu_max(lo, hi));
@@ -334,14 +313,14 @@ static int flat_group(struct reader *r, uint32_t mp, size_t g, struct tu_err *er
                 rc = add_states(r, file[d], state, &group.param[i], hi - lo, run, mp, err);
         }
         if (!rc)
-            rc = read_step(r, file[d], tu_pnode_get(state, "step"), err);
+            rc = tui_zero_step(r, file[d], tu_pnode_get(state, "step"), err);
     }
     tu_free(length);
     return rc;
 }
 
 /* The weight of a partitioned parameter is its master copy, rounded. */
-static int add_partition(struct reader *r, uint32_t f, size_t fp32, const struct param *p,
+static int add_partition(struct zero_reader *r, uint32_t f, size_t fp32, const struct zero_param *p,
                          const struct tu_pnode *state, uint64_t least, struct tu_flat run,
                          uint32_t mp, struct tu_err *err)
 {
@@ -356,24 +335,24 @@ static int add_partition(struct reader *r, uint32_t f, size_t fp32, const struct
 
 /* Stage 3: parameters in the order of all groups, a rank's pieces one after the other in
  * the vectors of the sub-groups. */
-static int partitions(struct reader *r, uint32_t mp, uint32_t d, size_t groups,
+static int partitions(struct zero_reader *r, uint32_t mp, uint32_t d, size_t groups,
                       struct tu_err *err)
 {
     uint32_t f = r->z.optim[mp * r->z.dp + d];
-    const struct tu_pnode *o = optim_of(r, f), *flat = tu_pnode_get(o, "fp32_flat_groups");
+    const struct tu_pnode *o = tui_zero_optim_of(r, f), *flat = tu_pnode_get(o, "fp32_flat_groups");
     size_t sub = 0;
     uint64_t at = 0;
     int rc = 0;
     for (size_t g = 0; g < groups && !rc; g++) {
-        struct group group;
-        rc = group_of(r, mp, g, NULL, &group, err);
+        struct zero_group group;
+        rc = tui_zero_group(r, mp, g, NULL, &group, err);
         for (size_t i = 0; i < group.n && !rc; i++) {
-            const struct param *p = &group.param[i];
+            const struct zero_param *p = &group.param[i];
             uint64_t part = tu_ceil_div(p->numel, (uint64_t)r->z.dp);
-            size_t t = tensor_number(r, f, item(flat, sub));
+            size_t t = tensor_number(r, f, tui_item(flat, sub));
             uint64_t most = t == SIZE_MAX ? 0 : elements(r, f, t);
             if (at == most && most) { /* the next sub-group */
-                t = tensor_number(r, f, item(flat, ++sub));
+                t = tensor_number(r, f, tui_item(flat, ++sub));
                 most = t == SIZE_MAX ? 0 : elements(r, f, t);
                 at = 0;
             }
@@ -388,7 +367,7 @@ static int partitions(struct reader *r, uint32_t mp, uint32_t d, size_t groups,
             rc = add_partition(r, f, t, p, state, most, (struct tu_flat){true, lo, hi - lo, at},
                                mp, err);
             if (!rc)
-                rc = read_step(r, f, tu_pnode_get(state, "step"), err);
+                rc = tui_zero_step(r, f, tu_pnode_get(state, "step"), err);
             at += part;
         }
     }
@@ -396,15 +375,15 @@ static int partitions(struct reader *r, uint32_t mp, uint32_t d, size_t groups,
 }
 
 /* Frozen parameters of stage 3: each rank's piece is a tensor by itself. */
-static int frozen_pieces(struct reader *r, uint32_t mp, uint32_t d, struct tu_err *err)
+static int frozen_pieces(struct zero_reader *r, uint32_t mp, uint32_t d, struct tu_err *err)
 {
-    uint32_t f = model_file(r, mp, d);
+    uint32_t f = tui_zero_model(r, mp, d);
     const struct tu_pnode *root = tui_file_root(r->c, f);
     const struct tu_pnode *shapes = tu_pnode_get(root, "frozen_param_shapes"),
                           *pieces = tu_pnode_get(root, "frozen_param_fragments");
     int rc = 0;
     for (size_t i = 0; shapes && shapes->kind == TU_P_DICT && i + 1 < shapes->n && !rc; i += 2) {
-        struct param p = {.name = shapes->item[i]->kind == TU_P_TEXT ? shapes->item[i]->text : ""};
+        struct zero_param p = {.name = shapes->item[i]->kind == TU_P_TEXT ? shapes->item[i]->text : ""};
         size_t t = tensor_number(r, f, tu_pnode_get(pieces, p.name));
         if (t == SIZE_MAX)
             return tu_fail(err, TU_EFORMAT, "%.120s: no frozen_param_fragments of '%.80s'",
@@ -419,24 +398,16 @@ static int frozen_pieces(struct reader *r, uint32_t mp, uint32_t d, struct tu_er
     return rc;
 }
 
-static bool listed(const struct tu_pnode *list, const char *name)
-{
-    for (size_t i = 0; list && list->kind == TU_P_LIST && i < list->n; i++)
-        if (list->item[i]->kind == TU_P_TEXT && !strcmp(list->item[i]->text, name))
-            return true;
-    return false;
-}
-
 /* Dimensions of a tensor of the state dictionary on the other tensor-parallel ranks. */
-static int module_dims(struct reader *r, uint32_t mp, const struct tu_tensor *t,
-                       struct param *p, struct tu_err *err)
+static int module_dims(struct zero_reader *r, uint32_t mp, const struct tu_tensor *t,
+                       struct zero_param *p, struct tu_err *err)
 {
     uint32_t tp = r->z.tp, first = mp - mp % tp;
     uint64_t *all = tu_arena_alloc(r->c->arena, (size_t)tp * t->rank + 1, sizeof *all, err);
     if (!all)
         return TU_ENOMEM;
     for (uint32_t k = 0; k < tp; k++) {
-        uint32_t f = model_file(r, first + k, 0);
+        uint32_t f = tui_zero_model(r, first + k, 0);
         const struct tu_pnode *m = tu_pnode_get(tui_file_root(r->c, f), "module");
         size_t i = tensor_number(r, f, tu_pnode_get(m, p->name));
         if (i == SIZE_MAX || r->c->file[f].source->tensor[i].rank != t->rank)
@@ -451,9 +422,9 @@ static int module_dims(struct reader *r, uint32_t mp, const struct tu_tensor *t,
 
 /* The state dictionary: weights as the model uses them, and buffers; of stage 3 only
  * buffers, the weights being empty. */
-static int module_pieces(struct reader *r, uint32_t mp, struct tu_err *err)
+static int module_pieces(struct zero_reader *r, uint32_t mp, struct tu_err *err)
 {
-    uint32_t f = model_file(r, mp, 0);
+    uint32_t f = tui_zero_model(r, mp, 0);
     const struct tu_source *s = r->c->file[f].source;
     const struct tu_pnode *root = tui_file_root(r->c, f);
     const struct tu_pnode *module = tu_pnode_get(root, "module"),
@@ -468,7 +439,7 @@ static int module_pieces(struct reader *r, uint32_t mp, struct tu_err *err)
             r->c->dropped++; /* extra states, and second names of shared parameters */
             continue;
         }
-        struct param p = {.name = name->text};
+        struct zero_param p = {.name = name->text};
         if (r->z.partitioned && !s->tensor[t].bytes) {
             r->weight_dtype = s->tensor[t].dtype;
             continue;
@@ -480,145 +451,17 @@ static int module_pieces(struct reader *r, uint32_t mp, struct tu_err *err)
     return rc;
 }
 
-static size_t group_count(const struct reader *r)
-{
-    const struct tu_pnode *v =
-        tu_pnode_get(tui_file_root(r->c, r->z.model[0]), "param_shapes");
-    return v && v->kind == TU_P_LIST ? v->n : 0;
-}
-
-static int append_name(json_t *list, const char *name, struct tu_err *err)
-{
-    return json_array_append_new(list, json_string(name))
-               ? tu_fail(err, TU_ENOMEM, "out of memory or a name that is no UTF-8")
-               : 0;
-}
-
-/* A group with these settings and a list of names (a reference of its own). */
-static int append_group(json_t *groups, const struct tu_pnode *settings, json_t **names,
-                        struct tu_err *err)
-{
-    json_t *one = NULL;
-    int rc = settings ? tui_json_of(&one, settings, err) : 0;
-    if (!rc && !one)
-        one = json_object();
-    *names = json_array();
-    if (!rc && (!one || !*names || json_object_set(one, "params", *names) ||
-                json_array_append_new(groups, one)))
-        rc = tu_fail(err, TU_ENOMEM, "out of memory");
-    return rc;
-}
-
-/* The settings that vector number g is trained with: those whose `params` name it. */
-static const struct tu_pnode *settings_of(const struct tu_pnode *all, size_t g)
-{
-    for (size_t i = 0; item(all, i); i++) {
-        const struct tu_pnode *numbers = tu_pnode_get(item(all, i), "params");
-        for (size_t k = 0; item(numbers, k); k++)
-            if (item(numbers, k)->kind == TU_P_INT && item(numbers, k)->integer == (int64_t)g)
-                return item(all, i);
-    }
-    return item(all, g);
-}
-
-/* Settings of each group, and the names in it in their order. */
-static int describe_groups(struct reader *r, json_t *groups, struct tu_err *err)
-{
-    const struct tu_pnode *o = r->z.optim[0] == UINT32_MAX ? NULL : optim_of(r, r->z.optim[0]);
-    const struct tu_pnode *base = tu_pnode_get(o, r->z.partitioned ? "optimizer_state_dict"
-                                                                   : "base_optimizer_state");
-    const struct tu_pnode *settings = tu_pnode_get(base, "param_groups");
-    int rc = 0;
-    for (size_t g = 0; g < group_count(r) && !rc; g++) {
-        const struct tu_pnode *shapes = item(
-            tu_pnode_get(tui_file_root(r->c, r->z.model[0]), "param_shapes"), g);
-        json_t *names = NULL;
-        const struct tu_pnode *own = settings_of(settings, g);
-        if (g && own && own == settings_of(settings, g - 1)) /* a sub-group */
-            names = json_incref(json_object_get(json_array_get(groups, json_array_size(groups) - 1),
-                                                "params"));
-        else
-            rc = append_group(groups, own, &names, err);
-        for (size_t i = 0; !rc && shapes && i + 1 < shapes->n; i += 2)
-            if (shapes->item[i]->kind == TU_P_TEXT)
-                rc = append_name(names, shapes->item[i]->text, err);
-        json_decref(names);
-    }
-    return rc;
-}
-
-/* The loss scaler's attributes, and the norm that gradients are clipped to. */
-static int describe_scale(struct reader *r, json_t *optim, struct tu_err *err)
-{
-    const struct tu_pnode *o = r->z.optim[0] == UINT32_MAX ? NULL : optim_of(r, r->z.optim[0]);
-    const struct tu_pnode *scaler = tu_pnode_get(o, "loss_scaler");
-    json_t *clip = NULL, *scale = NULL;
-    int rc = tui_json_of(&clip, tu_pnode_get(o, "clip_grad"), err);
-    if (!rc && scaler && scaler->kind == TU_P_CALL && scaler->n > TU_P_STATE)
-        rc = tui_json_of(&scale, scaler->item[TU_P_STATE], err);
-    if (!rc && ((clip && json_object_set_new(optim, "clip_grad", clip)) ||
-                (json_is_object(scale) && json_object_set_new(optim, "loss_scaler", scale))))
-        rc = tu_fail(err, TU_ENOMEM, "out of memory");
-    return rc;
-}
-
-static int describe_rest(struct reader *r, json_t *optim, struct tu_err *err)
-{
-    const struct tu_pnode *root = tui_file_root(r->c, r->z.model[0]);
-    const struct tu_pnode *buffers = tu_pnode_get(root, "buffer_names"),
-                          *module = tu_pnode_get(root, "module");
-    json_t *frozen = json_array(), *buffer = NULL, *shared = NULL, *info = NULL;
-    int rc = tui_json_of(&buffer, buffers, err);
-    if (!rc)
-        rc = tui_json_of(&info, tu_pnode_get(root, "universal_checkpoint_info"), err);
-    if (!rc)
-        rc = tui_json_of(&shared, tu_pnode_get(root, "shared_params"), err);
-    for (size_t i = 0; !rc && module && i + 1 < module->n; i += 2) {
-        const char *name = module->item[i]->kind == TU_P_TEXT ? module->item[i]->text : "";
-        bool trained = false;
-        for (size_t g = 0; g < group_count(r); g++)
-            trained |= shape_in(r, 0, g, "param_shapes", name) != NULL;
-        if (!trained && !listed(buffers, name))
-            rc = append_name(frozen, name, err);
-    }
-    if (!rc && (json_object_set_new(optim, "frozen", frozen) ||
-                (buffer && json_object_set_new(optim, "buffers", buffer)) ||
-                (json_is_object(info) &&
-                 json_object_set_new(optim, "universal_checkpoint_info", info)) ||
-                (shared && json_object_set_new(optim, "shared", shared))))
-        rc = tu_fail(err, TU_ENOMEM, "out of memory");
-    return rc;
-}
-
-static int describe(struct reader *r, struct tu_err *err)
-{
-    json_t *optim = json_object(), *groups = json_array();
-    int rc = optim && groups && !json_object_set_new(optim, "groups", groups)
-                 ? 0
-                 : tu_fail(err, TU_ENOMEM, "out of memory");
-    if (!rc)
-        rc = describe_groups(r, groups, err);
-    if (!rc)
-        rc = describe_scale(r, optim, err);
-    if (!rc)
-        rc = describe_rest(r, optim, err);
-    if (!rc)
-        rc = tui_set_optim(r->c, optim, err);
-    json_decref(optim);
-    return rc;
-}
-
 /* Pieces of all ranks. */
-static int read_ranks(struct reader *r, struct tu_err *err)
+static int read_ranks(struct zero_reader *r, struct tu_err *err)
 {
-    size_t groups = group_count(r);
+    size_t groups = tui_zero_groups(r);
     bool states = r->z.optim[0] != UINT32_MAX;
     int rc = 0;
     for (uint32_t mp = 0; mp < r->z.mp && !rc; mp++) {
         rc = module_pieces(r, mp, err);
         for (uint32_t d = 0; d < r->z.dp && r->z.partitioned && !rc; d++)
             rc = frozen_pieces(r, mp, d, err);
-        for (uint32_t d = 0; d < r->z.dp && r->z.partitioned && !rc; d++)
+        for (uint32_t d = 0; d < r->z.dp && r->z.partitioned && states && !rc; d++)
             rc = partitions(r, mp, d, groups, err);
         for (size_t g = 0; g < groups && states && !r->z.partitioned && !rc; g++)
             rc = flat_group(r, mp, g, err);
@@ -644,29 +487,38 @@ static int fit_family(struct tu_ckpt *c, const struct tu_pnode *module, struct t
     return rc;
 }
 
-static int zero_open(struct tu_ckpt *c, const struct tu_spec *spec,
-                     const struct tu_shard_opts *o, const struct tu_job *job,
-                     struct tu_err *err)
+int tui_zero_read(struct zero_reader *r, const struct tu_spec *spec,
+                  const struct tu_shard_opts *o, const struct tu_job *job, struct tu_err *err)
 {
-    struct reader r = {.c = c, .weight_dtype = TU_BF16};
-    int rc = tui_zero_files(c, spec, o, job, &r.z, err);
+    struct tu_ckpt *c = r->c;
+    int rc = tui_zero_files(c, spec, o, job, &r->z, err);
     if (!rc) {
-        c->tp = r.z.tp;
-        const struct tu_pnode *root = tui_file_root(c, r.z.model[0]);
-        rc = tui_ucp_new(&r.z.ucp, tu_pnode_get(root, "universal_checkpoint_info"), err);
+        c->tp = r->z.tp;
+        const struct tu_pnode *root = tui_file_root(c, r->z.model[0]);
+        rc = tui_ucp_new(&r->z.ucp, tu_pnode_get(root, "universal_checkpoint_info"), err);
     }
     if (!rc)
         rc = tui_sides_from(c, c->root, err);
     if (!rc)
         rc = tui_know_model(c, o, err);
     if (!rc)
-        rc = fit_family(c, tu_pnode_get(tui_file_root(c, r.z.model[0]), "module"), err);
+        rc = fit_family(c, tu_pnode_get(tui_file_root(c, r->z.model[0]), "module"), err);
     if (!rc)
-        rc = read_ranks(&r, err);
+        rc = read_ranks(r, err);
+    if (!rc && r->z.universal)
+        rc = tui_universal_states(r, o, job, err);
     if (!rc)
-        rc = describe(&r, err);
-    tui_ucp_free(r.z.ucp);
+        rc = tui_zero_describe(r, err);
+    tui_ucp_free(r->z.ucp);
     return rc;
+}
+
+static int zero_open(struct tu_ckpt *c, const struct tu_spec *spec,
+                     const struct tu_shard_opts *o, const struct tu_job *job,
+                     struct tu_err *err)
+{
+    struct zero_reader r = {.c = c, .z = {.latest = "latest"}, .weight_dtype = TU_BF16};
+    return tui_zero_read(&r, spec, o, job, err);
 }
 
 static int zero_detect(const char *path)

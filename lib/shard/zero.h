@@ -8,6 +8,46 @@
 
 #define ZERO_VERSION "0.19.8" /* of DeepSpeed, whose files these are */
 
+/* A checkpoint being read. */
+struct zero_reader {
+    struct tu_ckpt *c;
+    struct tui_zero z;
+    uint32_t weight_dtype; /* of the model, where weights are only in partitions */
+};
+/* Item i of a LIST or TUPLE, NULL where there is none. */
+const struct tu_pnode *tui_item(const struct tu_pnode *v, size_t i);
+/* The file with the model's state of these ranks. */
+uint32_t tui_zero_model(const struct zero_reader *r, uint32_t mp, uint32_t dp);
+/* The shape of a parameter in group g (SIZE_MAX: no groups) of `key` on one rank. */
+const struct tu_pnode *tui_zero_shape_in(const struct zero_reader *r, uint32_t mp, size_t g,
+                                         const char *key, const char *name);
+const struct tu_pnode *tui_zero_optim_of(const struct zero_reader *r, uint32_t f);
+size_t tui_zero_groups(const struct zero_reader *r);
+int tui_zero_describe(struct zero_reader *r, struct tu_err *err);
+
+/* A parameter of one group on one model-parallel rank. */
+struct zero_param {
+    const char *name;
+    unsigned rank;
+    const uint64_t *dim; /* [tp*rank] of all tensor-parallel ranks */
+    uint64_t numel, at;  /* of this rank; its place in the group's vector */
+};
+struct zero_group {
+    struct zero_param *param;
+    size_t n;
+    uint64_t numel; /* alignment between parameters included */
+};
+int tui_zero_group(struct zero_reader *r, uint32_t mp, size_t g, const struct tu_pnode *pads,
+                   struct zero_group *out, struct tu_err *err);
+int tui_zero_step(struct zero_reader *r, uint32_t f, const struct tu_pnode *v,
+                  struct tu_err *err);
+/* States as DeepSpeed's universal form has them (universal.c). */
+int tui_universal_states(struct zero_reader *r, const struct tu_shard_opts *o,
+                         const struct tu_job *job, struct tu_err *err);
+/* Open what r->z describes; the two layouts share it. */
+int tui_zero_read(struct zero_reader *r, const struct tu_spec *spec,
+                  const struct tu_shard_opts *o, const struct tu_job *job, struct tu_err *err);
+
 struct zero_writer {
     struct tu_ckpt *c;
     struct tui_params params;
@@ -35,6 +75,19 @@ int tui_zero_shape(struct zero_writer *w, struct tu_pnode *dict, const struct tu
  * elements of one rank. */
 int tui_zero_sub_group(struct zero_writer *w, const struct tui_group *g, size_t first,
                        uint32_t tp, size_t *count, uint64_t *length, struct tu_err *err);
+/* A file that holds nothing but the number of steps. */
+int tui_zero_scalar(struct zero_writer *w, uint32_t f, const struct tu_pnode **root,
+                    struct tu_err *err);
+/* The optimizer's settings without its tensors, but for the steps of stage 3 (in f). */
+int tui_zero_settings(struct zero_writer *w, uint32_t f, const struct tu_pnode **root,
+                      struct tu_err *err);
+/* Parameters, sizes and rules of a plan; `suffix` ends the tag. */
+int tui_zero_begin(struct zero_writer *w, const struct tu_spec *spec, const char *suffix,
+                   struct tu_err *err);
+int tui_zero_plan_model(struct zero_writer *w, uint32_t tp, uint32_t d, struct tu_err *err);
+/* The file that names the folder of the save. */
+int tui_zero_latest(const struct tu_ckpt *c, const char *folder, const char *name,
+                    const struct tu_job *job, struct tu_err *err);
 int tui_zero_plan_optim(struct zero_writer *w, uint32_t tp, uint32_t d, struct tu_err *err);
 
 /* The writing half of the row. */

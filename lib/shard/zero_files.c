@@ -177,7 +177,7 @@ static int complete(const struct tui_zero *z, struct tu_err *err)
         if (z->optim[i] == UINT32_MAX && first == SIZE_MAX)
             first = i;
     }
-    if (states < grid && (states || z->partitioned))
+    if (!z->universal && states < grid && (states || z->partitioned))
         return tu_fail(err, TU_EINCOMPLETE,
                        "%.100s: %zu of %zu optim_states files are missing: the first is of "
                        "mp_rank %zu, data-parallel rank %zu",
@@ -213,7 +213,7 @@ static int same_save(struct tu_ckpt *c, struct tui_zero *z, struct tu_err *err)
             rc = tu_fail(err, TU_EINCOMPLETE, "global_steps %lld here and %lld in %.80s",
                          (long long)step, (long long)c->iteration,
                          c->file[z->model[0]].path);
-        else if (states && dp != z->dp)
+        else if ((states || z->partitioned) && dp != z->dp)
             rc = tu_fail(err, TU_EINCOMPLETE, "dp_world_size is %lld, and there are files of "
                          "%u data-parallel ranks", (long long)dp, z->dp);
         else if (mp != z->mp && mp * pp != z->mp)
@@ -232,7 +232,7 @@ int tui_zero_files(struct tu_ckpt *c, const struct tu_spec *spec,
                    struct tui_zero *z, struct tu_err *err)
 {
     struct dirent **list = NULL;
-    int rc = tui_tag_folder(c, "latest", tu_spec_get(spec, "tag"), &z->folder, err), n = 0;
+    int rc = tui_tag_folder(c, z->latest, tu_spec_get(spec, "tag"), &z->folder, err), n = 0;
     if (!rc)
         n = scandir(z->folder, &list, is_rank, alphasort);
     if (!rc)

@@ -161,7 +161,7 @@ static int set_module(struct zero_writer *w, struct tu_pnode *root, uint32_t f, 
     return rc;
 }
 
-static int plan_model(struct zero_writer *w, uint32_t tp, uint32_t d, struct tu_err *err)
+int tui_zero_plan_model(struct zero_writer *w, uint32_t tp, uint32_t d, struct tu_err *err)
 {
     struct tu_pnode *root = tu_pnode_new(w->c->arena, TU_P_DICT, 0, err);
     char path[128];
@@ -204,7 +204,8 @@ static const char *prefix_of(const struct zero_writer *w)
     return "";
 }
 
-static int settings(struct zero_writer *w, const struct tu_spec *spec, struct tu_err *err)
+static int settings(struct zero_writer *w, const struct tu_spec *spec, const char *suffix,
+                    struct tu_err *err)
 {
     uint64_t stage, dp, tp;
     const char *tag = tu_spec_get(spec, "tag");
@@ -227,8 +228,8 @@ static int settings(struct zero_writer *w, const struct tu_spec *spec, struct tu
     if (tag)
         snprintf(w->tag, sizeof w->tag, "%s", tag);
     else
-        snprintf(w->tag, sizeof w->tag, "global_step%lld",
-                 (long long)(w->c->iteration < 0 ? 0 : w->c->iteration));
+        snprintf(w->tag, sizeof w->tag, "global_step%lld%s",
+                 (long long)(w->c->iteration < 0 ? 0 : w->c->iteration), suffix);
     if (!*w->tag || strchr(w->tag, '/') || *w->tag == '.')
         rc = tu_fail(err, TU_EUSAGE, "tag=%s is no name of a folder", w->tag);
     return rc;
@@ -245,21 +246,28 @@ static int take_rules(struct zero_writer *w, struct tu_err *err)
     return tui_ucp_new(&w->ucp, w->info, err);
 }
 
+int tui_zero_begin(struct zero_writer *w, const struct tu_spec *spec, const char *suffix,
+                   struct tu_err *err)
+{
+    int rc = tui_params_new(&w->params, w->c, tu_spec_get(spec, "order"), err);
+    if (!rc)
+        rc = settings(w, spec, suffix, err);
+    if (!rc)
+        rc = take_rules(w, err);
+    w->prefix = prefix_of(w);
+    return rc;
+}
+
 int tui_zero_plan(struct tu_ckpt *c, const struct tu_spec *spec, const struct tu_shard_opts *o,
                   struct tu_err *err)
 {
     struct zero_writer w = {.c = c};
     (void)o;
-    int rc = tui_params_new(&w.params, c, tu_spec_get(spec, "order"), err);
-    if (!rc)
-        rc = settings(&w, spec, err);
-    if (!rc)
-        rc = take_rules(&w, err);
-    w.prefix = prefix_of(&w);
+    int rc = tui_zero_begin(&w, spec, "", err);
     for (uint32_t tp = 0; tp < c->tp && !rc; tp++)
         for (uint32_t d = 0; d < w.dp && !rc; d++) {
             if (!d || w.stage == 3)
-                rc = plan_model(&w, tp, d, err);
+                rc = tui_zero_plan_model(&w, tp, d, err);
             if (!rc)
                 rc = tui_zero_plan_optim(&w, tp, d, err);
         }
@@ -271,9 +279,15 @@ int tui_zero_plan(struct tu_ckpt *c, const struct tu_spec *spec, const struct tu
 int tui_zero_extra(const struct tu_ckpt *c, const char *folder, const struct tu_job *job,
                    struct tu_err *err)
 {
+    return tui_zero_latest(c, folder, "latest", job, err);
+}
+
+int tui_zero_latest(const struct tu_ckpt *c, const char *folder, const char *name,
+                    const struct tu_job *job, struct tu_err *err)
+{
     char path[4096];
     const char *first = c->file[0].path;
-    if (snprintf(path, sizeof path, "%s/latest", folder) >= (int)sizeof path)
+    if (snprintf(path, sizeof path, "%s/%s", folder, name) >= (int)sizeof path)
         return tu_fail(err, TU_EIO, "%.200s: path too long", folder);
     return tu_file_write(path, first, strcspn(first, "/"), true, job, err);
 }

@@ -150,7 +150,8 @@ static int add_vector(struct zero_writer *w, uint32_t f, uint64_t n, uint32_t dt
 }
 
 /* The number of steps as a scalar tensor of its own. */
-static int add_step(struct zero_writer *w, uint32_t f, struct tu_pnode *dict, struct tu_err *err)
+static int step_tensor(struct zero_writer *w, uint32_t f, struct tu_pnode **out,
+                       struct tu_err *err)
 {
     const struct tu_ckpt *from = w->c->from;
     struct tu_piece p = {.file = f};
@@ -158,15 +159,30 @@ static int add_step(struct zero_writer *w, uint32_t f, struct tu_pnode *dict, st
     char name[32];
     snprintf(name, sizeof name, "step%zu", w->c->file[f].save.n);
     int rc = tui_add_target_tensor(w->c, f, name, TU_F32, NULL, 0, &p.index, err);
-    if (!rc)
-        rc = tu_pnode_set(arena(w), dict, "step", tu_pnode_tensor(arena(w), p.index, err), err);
-    if (rc)
-        return rc;
+    *out = rc ? NULL : tu_pnode_tensor(arena(w), p.index, err);
+    if (rc || !*out)
+        return rc ? rc : TU_ENOMEM;
     if (role == TU_NAMES_NONE || from->role[role].atom == UINT32_MAX)
         return tui_add_blank(w->c, f, p.index, 0, 4, err);
     p.fuse = from->atom[from->role[role].atom].fuse;
     p.tensor = w->c->file[f].list[p.index];
     return tui_piece_add(w->c, &p, err);
+}
+
+static int add_step(struct zero_writer *w, uint32_t f, struct tu_pnode *dict, struct tu_err *err)
+{
+    struct tu_pnode *t = NULL;
+    int rc = step_tensor(w, f, &t, err);
+    return rc ? rc : tu_pnode_set(arena(w), dict, "step", t, err);
+}
+
+int tui_zero_scalar(struct zero_writer *w, uint32_t f, const struct tu_pnode **root,
+                    struct tu_err *err)
+{
+    struct tu_pnode *t = NULL;
+    int rc = step_tensor(w, f, &t, err);
+    *root = t;
+    return rc;
 }
 
 /* Settings of a group with `params` set to its number, as torch's optimizers save it. */
@@ -430,5 +446,45 @@ int tui_zero_plan_optim(struct zero_writer *w, uint32_t tp, uint32_t d, struct t
         rc = add_partitions(w, &o, f, tp, d, err);
     if (!rc)
         w->c->file[f].save.object = o.root;
+    return rc;
+}
+
+/* Of stage 3 the steps stand here, by group. */
+static int set_steps(struct zero_writer *w, uint32_t f, struct tu_pnode *dict,
+                     struct tu_pnode *groups, struct tu_err *err)
+{
+    struct tu_arena *a = arena(w);
+    struct tu_pnode *base = tu_pnode_new(a, TU_P_DICT, 0, err),
+                    *state = tu_pnode_new(a, TU_P_DICT, 0, err);
+    int rc = base && state ? tu_pnode_set(a, base, "state", state, err) : TU_ENOMEM;
+    for (size_t g = 0; g < w->params.groups && !rc; g++) {
+        struct tu_pnode *one = tu_pnode_new(a, TU_P_DICT, 0, err);
+        rc = tu_pnode_add(a, state, tu_pnode_int(a, (int64_t)g, err), one, err);
+        if (!rc)
+            rc = add_step(w, f, one, err);
+    }
+    if (!rc)
+        rc = tu_pnode_set(a, base, "param_groups", groups, err);
+    return rc ? rc : tu_pnode_set(a, dict, "optimizer_state_dict", base, err);
+}
+
+int tui_zero_settings(struct zero_writer *w, uint32_t f, const struct tu_pnode **root,
+                      struct tu_err *err)
+{
+    struct tu_arena *a = arena(w);
+    struct tu_pnode *d = tu_pnode_new(a, TU_P_DICT, 0, err),
+                    *groups = tu_pnode_new(a, TU_P_LIST, 0, err);
+    int rc = d && groups ? set_scale(w, d, err) : TU_ENOMEM;
+    if (!rc)
+        rc = tu_pnode_set(a, d, "zero_stage", tu_pnode_int(a, w->stage, err), err);
+    if (!rc)
+        rc = tu_pnode_set(a, d, "ds_version", tu_pnode_text(a, ZERO_VERSION, err), err);
+    for (size_t g = 0; g < w->params.groups && !rc; g++)
+        rc = add_settings(w, groups, &w->params.group[g], g, 1, err);
+    if (!rc)
+        rc = tu_pnode_set(a, d, "param_groups", groups, err);
+    if (!rc && w->stage == 3)
+        rc = set_steps(w, f, d, groups, err);
+    *root = d;
     return rc;
 }

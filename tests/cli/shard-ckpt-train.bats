@@ -127,3 +127,43 @@ holds() {
     printf '\xff' | dd of=f/__0_0.distcp bs=1 seek=$((at + 100)) conv=notrunc status=none
     run -3 shard-ckpt verify f
 }
+
+# same_files A B: the tensors of every state are equal bit for bit, under the same names.
+same_files() {
+    (cd "$1" && find zero -name '*.pt' | sort) >a.list
+    (cd "$2" && find zero -name '*.pt' | sort) >b.list
+    diff a.list b.list
+    grep -v optimizer_state a.list | while read -r f; do
+        tns-diff -q "$1/$f" "$2/$f"
+    done
+}
+
+@test "the universal form is read as the partitions are" {
+    for m in toy_z1_dp2 toy_z3_dp2 tp2_z1_dp2; do
+        run -0 shard-ckpt diff "$ZERO/$m" "$ZERO/$m.universal"
+    done
+}
+
+@test "what ds_to_universal makes is made bit for bit" {
+    shard-ckpt convert --to universal "$ZERO/toy_z1_dp2" a
+    same_files "$ZERO/toy_z1_dp2.universal/global_step3_universal" a/global_step3_universal
+    shard-ckpt convert --to universal:tp=2 "$ZERO/tp2_z1_dp2" b
+    same_files "$ZERO/tp2_z1_dp2.universal/global_step3_universal" b/global_step3_universal
+    shard-ckpt convert --to universal:stage=3,dp=2 "$ZERO/toy_z3_dp2" c
+    same_files "$ZERO/toy_z3_dp2.universal/global_step3_universal" c/global_step3_universal
+    for m in a b c; do [ "$(cat $m/latest_universal)" = global_step3_universal ]; done
+    run -0 shard-ckpt diff "$ZERO/toy_z3_dp2" c
+    run -0 shard-ckpt diff "$ZERO/tp2_z1_dp2" b
+}
+
+@test "from universal back to partitions" {
+    shard-ckpt convert --to zero:stage=2,dp=4,tp=2 "$ZERO/tp2_z1_dp2.universal" z
+    run -0 shard-ckpt diff "$ZERO/tp2_z1_dp2" z
+}
+
+@test "a universal checkpoint that lost a parameter says which" {
+    cp -r "$ZERO/toy_z1_dp2.universal" u
+    rm -r u/global_step3_universal/zero/first.bias
+    run -3 shard-ckpt ls u
+    assert_output --partial 'zero/first.bias: no states of this parameter'
+}
