@@ -19,6 +19,7 @@ const struct tu_layout *const tu_layouts[] = {
     &tui_layout_meta,
     &tui_layout_zero,
     &tui_layout_universal,
+    &tui_layout_torch_dist,
     &tui_layout_dcp,
     NULL,
 };

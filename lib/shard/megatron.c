@@ -16,8 +16,8 @@
 
 /* Folder of the ranks: the root itself, or the iteration that the tracker or the key
  * names. */
-static int rank_folder(struct tu_ckpt *c, const char *iteration, char **out,
-                       struct tu_err *err)
+int tui_megatron_folder(struct tu_ckpt *c, const char *iteration, char **out,
+                        struct tu_err *err)
 {
     char *tracker = tui_join(c->arena, c->root, TUI_TRACKER, err), *text = NULL, *probe;
     size_t n;
@@ -405,7 +405,7 @@ static int megatron_open(struct tu_ckpt *c, const struct tu_spec *spec,
 {
     struct tui_megatron g = {1, 1, 1, 1, 0, 0};
     char *folder = NULL;
-    int rc = rank_folder(c, tu_spec_get(spec, "iteration"), &folder, err);
+    int rc = tui_megatron_folder(c, tu_spec_get(spec, "iteration"), &folder, err);
     if (!rc)
         rc = open_first(c, folder, spec, o, job, &g, err);
     if (!rc)

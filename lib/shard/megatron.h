@@ -19,6 +19,10 @@ int tui_args_read(const struct tu_pnode *args, struct tui_megatron *out,
 int tui_args_make(struct tu_ckpt *c, const struct tu_pnode *old, uint32_t pad,
                   struct tu_pnode **out, struct tu_err *err);
 
+/* The folder of the iteration that the key or the tracker names; the root itself where
+ * there is no tracker. */
+int tui_megatron_folder(struct tu_ckpt *c, const char *iteration, char **out,
+                        struct tu_err *err);
 /* Name of the folder of one rank. */
 void tui_megatron_rank(const struct tu_ckpt *c, struct tu_coord at, char out[64]);
 /* The writing half of the row. */
