@@ -35,10 +35,13 @@ static void report(struct tu_ctx *ctx, const struct tu_ckpt *from,
     tu_result_end(ctx);
 }
 
+static bool weights_only; /* prune */
+
 static int convert(struct tu_ctx *ctx, const char *source, const char *from_spec,
                    const char *root)
 {
-    const struct tu_shard_opts *o = shard_opts(&target, ctx->force);
+    struct tu_shard_opts wanted = *shard_opts(&target, ctx->force), *o = &wanted;
+    wanted.weights_only = weights_only;
     struct tu_ckpt *from = NULL, *to = NULL;
     struct tu_err err;
     double begin = tu_clock();
@@ -69,7 +72,17 @@ static int run_save(struct tu_ctx *ctx, int argc, char **argv)
     return convert(ctx, "-", "tns", argv[0]);
 }
 
+static int run_prune(struct tu_ctx *ctx, int argc, char **argv)
+{
+    (void)argc;
+    weights_only = true;
+    if (!target.to)
+        target.to = "hf";
+    return convert(ctx, argv[0], shard_from(), argv[1]);
+}
+
 static const char *const usage[] = {"--to layout [option ...] source destination", NULL};
+static const char *const prune_usage[] = {"[option ...] source destination", NULL};
 static const char *const save_usage[] = {"--to layout [option ...] destination", NULL};
 
 const struct tu_cmd cmd_convert = {
@@ -94,4 +107,16 @@ const struct tu_cmd cmd_save = {
     .min = 1,
     .max = 1,
     .run = run_save,
+};
+
+const struct tu_cmd cmd_prune = {
+    .name = "prune",
+    .summary = "write the weights alone, without the optimizer",
+    .usage = prune_usage,
+    .opts = options,
+    .shared = source_options,
+    .flags = TU_CMD_NO_SEED | TU_CMD_NO_DEVICE | TU_CMD_NO_OUTPUT,
+    .min = 2,
+    .max = 2,
+    .run = run_prune,
 };

@@ -43,6 +43,6 @@ int shard_open(struct tu_ctx *ctx, struct tu_ckpt **out, const char *path, const
 const char *shard_from(void);
 
 extern const struct tu_cmd cmd_ls, cmd_verify, cmd_digest, cmd_diff, cmd_plan, cmd_convert, cmd_cat,
-    cmd_save;
+    cmd_save, cmd_inspect, cmd_prune, cmd_order;
 
 #endif

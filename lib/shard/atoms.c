@@ -319,6 +319,8 @@ bool tui_selected(const struct tu_shard_opts *o, const char *name)
 {
     if (!o)
         return true;
+    if (o->weights_only && !strncmp(name, "optim.", 6))
+        return false;
     return (!o->include || any(o->include, name)) &&
            !(o->exclude && any(o->exclude, name));
 }

@@ -176,6 +176,7 @@ struct tu_shard_opts {
     bool roles;    /* atoms are roles (model.h), [out, in] and apart, under the roles' names */
     bool untied;   /* do not believe a configuration that ties head and embedding */
     bool verify_replicas, sha256, force;
+    bool weights_only; /* leave the optimizer's states out */
     struct tu_open open;
 };
 

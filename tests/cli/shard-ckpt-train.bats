@@ -167,3 +167,88 @@ same_files() {
     run -3 shard-ckpt ls u
     assert_output --partial 'zero/first.bias: no states of this parameter'
 }
+
+@test "inspect says in a sentence why a checkpoint is inconsistent" {
+    run -0 shard-ckpt inspect --why "$ZERO/toy_z1_dp2" "$ZERO/toy_z3_dp2" "$DATA/dcp/hsdp_2x2"
+    cp -r "$ZERO/toy_z1_dp2" z
+    cp "$ZERO"/toy_z2_dp4/global_step3/mp_rank_00_model_states.pt z/global_step3 # weights of another run
+    run -1 shard-ckpt inspect --why z
+    assert_output --partial 'dp_world_size is 4, and there are files of 2 data-parallel ranks'
+    run -0 shard-ckpt inspect --why --json "$ZERO/toy_z1_dp2"
+    assert_output --partial '"check":"masters","ok":true'
+}
+
+@test "weights that are not of the step of their master copies are found" {
+    shard-ckpt cat --exclude 'optim' "$ZERO/toy_z1_dp2" >m.tns
+    shard-ckpt cat --include 'optim' "$ZERO/toy_z2_dp4" >>m.tns
+    shard-ckpt save --to safetensors m.safetensors <m.tns
+    run -1 shard-ckpt inspect --why m.safetensors
+    assert_output --partial 'is not its master copy rounded: they are of different steps'
+}
+
+@test "prune leaves the optimizer out" {
+    shard-ckpt prune --to safetensors "$ZERO/toy_z1_dp2" w.safetensors
+    shard-ckpt digest w.safetensors | sed 's/ - / /' >got
+    grep -v ' optim' "$ZERO/toy_z1_dp2.oracle" | diff - got
+}
+
+@test "load-order lists what to read, layer by layer" {
+    shard-ckpt load-order --window 2 --json "$DATA/hf/llama" >rows
+    # embedding, four layers, norm and head
+    [ "$(grep -o '"step":[0-9]*' rows | sort -u | wc -l)" -eq 6 ]
+    # every byte of the model once, each where the file has it
+    name=model.layers.2.mlp.up_proj.weight
+    line=$(grep "\"$name\"" rows)
+    [[ $line == *'"drop":0'* ]]
+    at=$(grep -o '"offset":[0-9]*' <<<"$line" | cut -d: -f2)
+    n=$(grep -o '"bytes":[0-9]*' <<<"$line" | cut -d: -f2)
+    dd if="$DATA/hf/llama/model.safetensors" bs=1 skip="$at" count="$n" status=none | gzip -c | tail -c8 | od -An -tx4 -N4 | tr -d ' \n' >crc
+    grep " $name\$" "$DATA/hf/llama.oracle" | cut -d' ' -f1 | tr -d '\n' | cmp - crc
+}
+
+@test "Megatron-core's distributed checkpoint holds the model it was made from" {
+    shard-ckpt digest --exclude optim "$DATA/torch_dist/llama_tp2_pp2" | sed 's/ - / /' |
+        diff "$DATA/torch_dist/llama_tp2_pp2.oracle" -
+    # its states go wherever weights go
+    shard-ckpt convert --to dcp:ranks=2 "$DATA/torch_dist/llama_tp2_pp2" d
+    run -0 shard-ckpt diff "$DATA/torch_dist/llama_tp2_pp2" d
+    shard-ckpt convert --to megatron:tp=4 "$DATA/torch_dist/llama_tp2_pp2" m
+    run -0 shard-ckpt diff "$DATA/hf/llama" m
+    rm -rf m && cp -r "$DATA/torch_dist/llama_tp2_pp2" m
+    rm m/iter_0000007/metadata.json
+    run -3 shard-ckpt ls --from torch_dist m
+    assert_output --partial 'no metadata.json, which is written last'
+}
+
+# lengths FILE: elements of the flat tensors of an optim_states file, in their order.
+lengths() { tns-ls --json "$1" | grep -o '"shape":\[[0-9]\+\]' | tr -dc '0-9\n' | tr '\n' ' '; }
+
+@test "partitions of the worked cases" {
+    printf 'a\nb\n' >order
+    tns-gen a:shape=3 b:shape=4 --dtype f32 -o m.tns
+    # Of each rank: exp_avg, exp_avg_sq padded, then fp32 without the padding.
+    shard-ckpt convert --to zero:stage=1,dp=2,order=order m.tns z2
+    [ "$(lengths z2/global_step0/zero_pp_rank_0_mp_rank_00_optim_states.pt)" = '4 4 4 ' ]
+    [ "$(lengths z2/global_step0/zero_pp_rank_1_mp_rank_00_optim_states.pt)" = '4 4 3 ' ]
+    shard-ckpt convert --to zero:stage=1,dp=4,order=order m.tns z4
+    for r in 0 1 2; do
+        [ "$(lengths z4/global_step0/zero_pp_rank_${r}_mp_rank_00_optim_states.pt)" = '2 2 2 ' ]
+    done
+    [ "$(lengths z4/global_step0/zero_pp_rank_3_mp_rank_00_optim_states.pt)" = '2 2 1 ' ]
+    printf 'a\n' >one
+    tns-gen a:shape=3 --dtype f32 -o a.tns
+    shard-ckpt convert --to zero:stage=2,dp=4,order=one a.tns a4
+    for r in 0:2 1:1 2:0 3:0; do
+        [ "$(lengths a4/global_step0/zero_pp_rank_${r%:*}_mp_rank_00_optim_states.pt)" = "2 2 ${r#*:} " ]
+    done
+    printf 'a\nb\nc\n' >three
+    tns-gen a:shape=3 b:shape=4 c:shape=1 --dtype f32 -o c.tns
+    shard-ckpt convert --to zero:stage=3,dp=2,order=three c.tns c3
+    for r in 0 1; do
+        [ "$(lengths c3/global_step0/zero_pp_rank_${r}_mp_rank_00_optim_states.pt)" = '5 5 5 ' ]
+    done
+    for z in z2 z4 c3; do
+        shard-ckpt convert --exclude 'optim' --to tns $z back.tns
+        case $z in c3) run -0 shard-ckpt diff c.tns back.tns ;; *) run -0 shard-ckpt diff m.tns back.tns ;; esac
+    done
+}
