@@ -56,6 +56,8 @@ static int write_model(struct tu_writer *w, const struct tu_ckpt *c, struct tu_e
     tu_buf_reset(&b);
     if (!rc && c->sides && !(rc = tu_ckpt_files(c, &b, err)))
         rc = tu_writer_meta(w, "files", b.data, b.n, err);
+    if (!rc && c->optim)
+        rc = tu_writer_meta(w, "optim", c->optim, c->optim_n, err);
     tu_buf_release(&b);
     return rc;
 }

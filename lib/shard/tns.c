@@ -19,6 +19,10 @@ static int read_metas(struct tu_ckpt *c, const struct tu_source *s, struct tu_er
             rc = tu_model_from_meta(&c->model, s->meta[i].json, s->meta[i].n, err);
         else if (!strcmp(s->meta[i].topic, "files") && !c->sides)
             rc = tui_sides_from_meta(c, s->meta[i].json, s->meta[i].n, err);
+        else if (!strcmp(s->meta[i].topic, "optim")) {
+            c->optim = s->meta[i].json;
+            c->optim_n = s->meta[i].n;
+        }
     }
     return rc;
 }
@@ -81,7 +85,7 @@ static int tns_open(struct tu_ckpt *c, const struct tu_spec *spec,
 /* A stream carries its model and small files in META records. */
 static int tns_metas(struct tu_ckpt *c, struct tu_err *err)
 {
-    struct tu_meta *m = tu_arena_alloc(c->arena, 2, sizeof *m, err);
+    struct tu_meta *m = tu_arena_alloc(c->arena, 3, sizeof *m, err);
     struct tu_buf b = {0};
     size_t n = 0;
     int rc = m ? 0 : TU_ENOMEM;
@@ -99,6 +103,8 @@ static int tns_metas(struct tu_ckpt *c, struct tu_err *err)
                  ? 0
                  : TU_ENOMEM;
     tu_buf_release(&b);
+    if (!rc && c->optim)
+        m[n++] = (struct tu_meta){"optim", c->optim, c->optim_n};
     c->file[0].save.meta = m;
     c->file[0].save.metas = rc ? 0 : n;
     return rc;
