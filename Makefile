@@ -201,7 +201,7 @@ lint: all ## floors, headers, symbols, shell scripts, man pages, completions
 	@tools/deps lint $(CC)
 	@BUILD=$(CURDIR)/$(B) CC='$(CC)' tools/lint
 
-bench: all $(B)/perf/ceiling $(B)/perf/codec ## ratios to a ceiling or a peer measured in the same run, as JSON
+bench: all $(B)/perf/ceiling $(B)/perf/codec $(B)/perf/kvcache ## ratios to a ceiling or a peer measured in the same run, as JSON
 	@BUILD=$(CURDIR)/$(B) tests/perf/run
 
 fuzz: ## the fuzz targets with clang's libFuzzer, into build/fuzz

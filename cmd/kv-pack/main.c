@@ -5,7 +5,8 @@
 static const struct tu_cmd *const subs[] = {
     &kv_pack,  &kv_unpack, &kv_convert,  &kv_page,       &kv_share,
     &kv_hash,  &kv_stat,   &kv_compress, &kv_decompress, &kv_spill,
-    &kv_fetch, &kv_verify, &kv_gc,       &kv_replay,     NULL,
+    &kv_fetch, &kv_verify, &kv_gc,       &kv_plan,       &kv_replay,
+    NULL,
 };
 
 static const struct tu_cmd command = {

@@ -7,7 +7,8 @@
 #include "common/main.h"
 
 extern const struct tu_cmd kv_pack, kv_unpack, kv_convert, kv_page, kv_share, kv_hash,
-    kv_stat, kv_replay, kv_compress, kv_decompress, kv_spill, kv_fetch, kv_verify, kv_gc;
+    kv_stat, kv_replay, kv_compress, kv_decompress, kv_spill, kv_fetch, kv_verify, kv_gc,
+    kv_plan;
 extern const struct tu_listing kv_listings[];
 
 /* Whose cache it is, where files do not say. */

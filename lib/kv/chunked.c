@@ -216,7 +216,9 @@ static int encode(struct plan *p, const struct tu_spec *spec, const struct tu_kv
                        p->form == SPLIT ? "bf16" : "elements of at most 4 bytes");
     uint64_t room = 1 + chunks * (HEAD + tui_huff_bound(CHUNK)) + n * p->elem;
     int rc = by_channel(spec, a, &channel, err);
-    uint8_t *to = rc ? NULL : tui_part(out, NULL, TU_U8, &room, 1, err);
+    uint8_t *to = rc ? NULL : tu_alloc((size_t)room, 1, err);
+    out->part[0] = (struct tu_kv_part){.dtype = TU_U8, .rank = 1, .data = to};
+    out->n = 1;
     if (!rc && (!to || scratch(p, err) ||
                 (channel && !(turned = tu_alloc((size_t)n, p->elem, err)))))
         rc = TU_ENOMEM;

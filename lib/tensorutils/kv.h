@@ -27,6 +27,7 @@
 #include "kv/codec.h"
 #include "kv/convert.h"
 #include "kv/hash.h"
+#include "kv/plan.h"
 #include "kv/pool.h"
 #include "kv/replay.h"
 #include "kv/store.h"

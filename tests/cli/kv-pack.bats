@@ -393,3 +393,13 @@ kills() {
     assert_output --partial 'line 1: no input_length'
     run -2 kv-pack replay --policy nonsense -b 1 t
 }
+
+@test "plan: bytes, users and times of a configuration" {
+    echo '{"model_type":"llama","num_hidden_layers":60,"hidden_size":7168,"num_attention_heads":56,"num_key_value_heads":8,"head_dim":128}' >c.json
+    run -0 kv-pack plan --config c.json --params 34e9 --ctx 4000,50000
+    assert_line --index 1 --regexp '^ +4000 +983040000 +0.915527 +12 +0.89385 +8.62288 +0.098304 '
+    assert_line --index 2 --regexp '^ +50000 +12288000000 +11.4441 +0 +14.3436 +10.036 +1.2288 '
+    run -0 kv-pack plan --config c.json --ctx 1000 --store q8_0 --page 2M --json
+    assert_line --index 1 --partial '"kv_bytes":130560000'
+    run -2 kv-pack plan --config c.json --store nonsense
+}
