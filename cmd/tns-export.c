@@ -19,7 +19,7 @@ static const struct tu_opt options[] = {
      &opt.keep_header, NULL, 0},
     {0, "npy-raw", NULL, "npy, npz: bf16 and fp8 as unsigned integers", TU_OPT_FLAG, &opt.npy_raw,
      NULL, 0},
-    {0, "max-shard-size", NULL, "hf: bytes of a file; default 5GB", TU_OPT_SIZE, &opt.max_shard,
+    {0, "max-shard-size", NULL, "hf, gguf: bytes of a file; hf: default 5GB", TU_OPT_SIZE, &opt.max_shard,
      NULL, 0},
     {0, "no-crc", NULL, "do not verify checksums that the file stores", TU_OPT_FLAG, &opt.no_crc,
      NULL, 0},

@@ -31,5 +31,10 @@ bool tui_gguf_align_ok(uint64_t align);
 /* save of the row; in gguf_write.c. */
 TU_MUST int tui_gguf_save(struct tu_sink **out, const char *path, const struct tu_save *what,
                           const struct tu_job *job, struct tu_err *err);
+/* The same as a set of files with at most what->max_shard bytes of tensors each; in
+ * gguf_split.c. */
+TU_MUST int tui_gguf_save_split(struct tu_sink **out, const char *path,
+                                const struct tu_save *what, const struct tu_job *job,
+                                struct tu_err *err);
 
 #endif

@@ -289,6 +289,8 @@ static int make_head(struct tu_buf *b, const struct tu_save *what, uint64_t *at,
 int tui_gguf_save(struct tu_sink **out, const char *path, const struct tu_save *what,
                   const struct tu_job *job, struct tu_err *err)
 {
+    if (what->max_shard)
+        return tui_gguf_save_split(out, path, what, job, err);
     struct tu_buf head = { 0 };
     uint64_t data = 0;
     uint64_t *at = tu_alloc(what->n, sizeof *at, err);

@@ -519,6 +519,55 @@ static void test_split(void)
                 "-00001-of-00003.gguf", "a name without numbers");
 }
 
+/* Written sets: where they are cut, and that they open as what they were. */
+static void test_save_split(void)
+{
+    static const char meta[] = "{\"general.architecture\":[8,\"t\"]}";
+    static const uint64_t four[] = { 4 }, ten[] = { 10 };
+    struct tu_tensor t[4];
+    const struct tu_meta m = { "gguf", meta, sizeof meta - 1 };
+    struct tu_sink *sink = NULL;
+    struct tu_source *s = NULL;
+    struct tu_err err = { 0 };
+    unsigned char bytes[40];
+    for (unsigned i = 0; i < 4; i++)
+        t[i] = (struct tu_tensor){ .name = (const char *[]){ "a", "b", "c", "d" }[i],
+                                   .dtype = TU_F32, .rank = 1, .dim = i == 2 ? ten : four,
+                                   .bytes = i == 2 ? 40 : 16 };
+    const struct tu_save what = { .n = 4, .tensor = t, .metas = 1, .meta = &m, .max_shard = 32 };
+    const char *path = fix_path("set.gguf");
+    if (!ok(!tu_sink_open(&sink, path, tu_format_find("gguf"), &what, NULL, &err), "a set is begun")) {
+        printf("# %s\n", err.msg);
+        return;
+    }
+    int code = 0;
+    for (unsigned i = 0; !code && i < 4; i++) {
+        memset(bytes, (int)i + 1, sizeof bytes);
+        code = tu_sink_write(sink, i, 0, bytes, (size_t)t[i].bytes, &err);
+    }
+    code = code ? code : tu_sink_finish(sink, false, &err);
+    eq_int(code, 0, "and finished");
+    /* 16 + 16 fill a file, 40 is over it alone, 16 is left. */
+    code = tu_source_open(&s, fix_path("set-00001-of-00003.gguf"), NULL, NULL, NULL, &err);
+    if (!ok(!code, "three files open as one")) {
+        printf("# %s\n", err.msg);
+        return;
+    }
+    eq_u64(s->n, 4, "with all tensors");
+    eq_str(s->meta[0].json, meta, "and the keys of the model");
+    bool same = true;
+    for (unsigned i = 0; i < 4 && i < s->n; i++) {
+        unsigned char got[40];
+        same = same && !strcmp(s->tensor[i].name, t[i].name) && s->tensor[i].bytes == t[i].bytes &&
+               !tu_source_read(s, i, 0, got, (size_t)t[i].bytes, &err) && got[0] == i + 1 &&
+               got[t[i].bytes - 1] == i + 1;
+    }
+    ok(same, "in their order, with their bytes");
+    tu_source_close(s);
+    eq_int(tu_sink_open(&sink, "-", tu_format_find("gguf"), &what, NULL, &err), TU_EUSAGE,
+           "a pipe is no set");
+}
+
 static int inject_open(struct tu_err *err)
 {
     struct tu_source *s = NULL;
@@ -549,6 +598,7 @@ int main(void)
     test_sink_rules();
     test_large();
     test_split();
+    test_save_split();
     fix_inject(inject_save, true, "save");
     fix_inject(inject_save, false, "save");
     fix_inject(inject_open, true, "open");
