@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* inspect.c: is this checkpoint consistent, and if not, why? One sentence for each reason. */
+/* inspect.c: is this checkpoint consistent, and if not, why? One sentence for each
+ * reason. */
 
 #include <stdio.h>
 #include <string.h>
@@ -9,7 +10,8 @@
 static bool why;
 
 static const struct tu_opt options[] = {
-    {0, "why", NULL, "read the tensors too: checksums, replicas, weights against their master copies",
+    {0, "why", NULL,
+     "read the tensors too: checksums, replicas, weights against their master copies",
      TU_OPT_FLAG, &why, NULL, 0},
     {0},
 };
@@ -45,7 +47,8 @@ static int add(void *ctx, const void *p, size_t n, struct tu_err *err)
 {
     struct sum *s = ctx;
     char out[4096];
-    size_t in = tu_dtype_find(s->from)->block_bytes, width = tu_dtype_find(s->to)->block_bytes;
+    size_t in = tu_dtype_find(s->from)->block_bytes,
+           width = tu_dtype_find(s->to)->block_bytes;
     for (size_t at = 0; at < n / in;) {
         size_t count = tu_min(n / in - at, sizeof out / 8);
         int rc = tu_cast(s->to, out, s->from, (const char *)p + at * in, count, err);
@@ -80,9 +83,10 @@ static int masters(struct tu_ctx *ctx, const struct tu_ckpt *c, struct tu_err *e
         if (!rc)
             rc = tu_ckpt_walk(c, (uint32_t)w, shard_job(ctx), add, &weight, err);
         if (!rc && master.crc != weight.crc)
-            rc = tu_fail(err, TU_EINCOMPLETE,
-                         "'%.100s' is not its master copy rounded: they are of different steps",
-                         c->atom[w].tensor.name);
+            rc = tu_fail(
+                err, TU_EINCOMPLETE,
+                "'%.100s' is not its master copy rounded: they are of different steps",
+                c->atom[w].tensor.name);
     }
     return rc;
 }
@@ -95,7 +99,8 @@ static bool inspect(struct tu_ctx *ctx, const char *path)
     bool bad = row(ctx, "structure", rc, &err);
     if (!rc && why) {
         bad |= row(ctx, "checksums", checksums(ctx, c, &err), &err);
-        bad |= row(ctx, "replicas", tu_ckpt_replicas(c, false, shard_job(ctx), &err), &err);
+        bad |=
+            row(ctx, "replicas", tu_ckpt_replicas(c, false, shard_job(ctx), &err), &err);
         bad |= row(ctx, "masters", masters(ctx, c, &err), &err);
     }
     tu_ckpt_close(c);

@@ -7,15 +7,16 @@
 static uint64_t window = 1;
 
 static const struct tu_opt options[] = {
-    {0, "window", NULL, "layers that are in memory at a time", TU_OPT_U64, &window, NULL, 0},
+    {0, "window", NULL, "layers that are in memory at a time", TU_OPT_U64, &window, NULL,
+     0},
     {0},
 };
 
 static const struct tu_column columns[] = {
-    {"step", "STEP", TU_COL_U64, 0},     {"drop", "DROP", TU_COL_I64, 0},
-    {"layer", "LAYER", TU_COL_I64, 0},   {"offset", "OFFSET", TU_COL_U64, 0},
-    {"bytes", "BYTES", TU_COL_U64, 0},   {"file", "FILE", TU_COL_TEXT, 0},
-    {"name", "NAME", TU_COL_NAME, 0},    {0},
+    {"step", "STEP", TU_COL_U64, 0},   {"drop", "DROP", TU_COL_I64, 0},
+    {"layer", "LAYER", TU_COL_I64, 0}, {"offset", "OFFSET", TU_COL_U64, 0},
+    {"bytes", "BYTES", TU_COL_U64, 0}, {"file", "FILE", TU_COL_TEXT, 0},
+    {"name", "NAME", TU_COL_NAME, 0},  {0},
 };
 
 static int64_t layer_of(const struct tu_ckpt *c, const struct tu_atom *a)
@@ -23,8 +24,8 @@ static int64_t layer_of(const struct tu_ckpt *c, const struct tu_atom *a)
     return c->role[a->fuse.role[0]].layer;
 }
 
-/* Pieces of an atom: step numbers layers as they come; `drop` is the layer that leaves the
- * window for it. */
+/* Pieces of an atom: step numbers layers as they come; `drop` is the layer that leaves
+ * the window for it. */
 static void list(struct tu_ctx *ctx, const struct tu_ckpt *c, const struct tu_atom *a,
                  uint64_t step)
 {
@@ -40,7 +41,8 @@ static void list(struct tu_ctx *ctx, const struct tu_ckpt *c, const struct tu_at
                         {.u = step},
                         {.none = layer < (int64_t)window, .i = layer - (int64_t)window},
                         {.none = layer < 0, .i = layer},
-                        {.none = !place, .u = place ? s->extent[p->index].off + p->flat.at * elem : 0},
+                        {.none = !place,
+                         .u = place ? s->extent[p->index].off + p->flat.at * elem : 0},
                         {.u = p->flat.yes ? p->flat.n * elem : s->tensor[p->index].bytes},
                         {.s = place ? tu_in_name(s->extent[p->index].in) : s->path},
                         {.s = a->tensor.name}});

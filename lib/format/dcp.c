@@ -44,7 +44,8 @@ static int dcp_read(struct tu_source *s, size_t i, uint64_t off, void *buf, size
     return tu_in_pread(d->extent[i].in, d->extent[i].off + off, buf, n, err);
 }
 
-static int dcp_verify(struct tu_source *s, size_t i, struct tu_pool *pool, struct tu_err *err)
+static int dcp_verify(struct tu_source *s, size_t i, struct tu_pool *pool,
+                      struct tu_err *err)
 {
     struct dcp *d = (struct dcp *)s;
     char buf[1 << 16];
@@ -75,7 +76,8 @@ static void dcp_close(struct tu_source *s)
 static const struct tu_source_ops ops = {dcp_read, dcp_verify, dcp_close};
 
 /* A file of the folder, opened once. Its name may not lead out of it. */
-static int file_of(struct dcp *d, const char *name, struct tu_in **out, struct tu_err *err)
+static int file_of(struct dcp *d, const char *name, struct tu_in **out,
+                   struct tu_err *err)
 {
     for (size_t i = d->files; i-- > 0;)
         if (!strcmp(d->file[i].name, name)) {
@@ -85,23 +87,26 @@ static int file_of(struct dcp *d, const char *name, struct tu_in **out, struct t
     if (!*name || *name == '/' || strstr(name, ".."))
         return tu_fail(err, TU_EFORMAT, "a chunk is said to be in '%.80s'", name);
     int rc = TU_GROW(&d->file, &d->file_cap, d->files, err);
-    char *path = rc ? NULL : tu_arena_printf(d->base.arena, err, "%s/%s", d->base.path, name);
+    char *path =
+        rc ? NULL : tu_arena_printf(d->base.arena, err, "%s/%s", d->base.path, name);
     if (rc || !path)
         return TU_ENOMEM;
     rc = tu_in_open(out, path, err);
     if (!rc)
-        d->file[d->files++] = (struct dcp_file){
-            path + strlen(d->base.path) + 1, *out}; /* the pickle does not last */
+        d->file[d->files++] = (struct dcp_file){path + strlen(d->base.path) + 1,
+                                                *out}; /* the pickle does not last */
     return rc;
 }
 
 static uint64_t number(const struct tu_pnode *v)
 {
-    return v && v->kind == TU_P_INT && v->integer >= 0 ? (uint64_t)v->integer : UINT64_MAX;
+    return v && v->kind == TU_P_INT && v->integer >= 0 ? (uint64_t)v->integer
+                                                       : UINT64_MAX;
 }
 
 /* torch.Size as dimensions. */
-static int dims_of(const struct tu_pnode *v, uint64_t *dim, unsigned *rank, struct tu_err *err)
+static int dims_of(const struct tu_pnode *v, uint64_t *dim, unsigned *rank,
+                   struct tu_err *err)
 {
     if (v && v->kind == TU_P_CALL)
         v = tui_pnode_item(tui_pnode_item(v, TU_P_ARGS), 0);
@@ -115,8 +120,8 @@ static int dims_of(const struct tu_pnode *v, uint64_t *dim, unsigned *rank, stru
 }
 
 /* "NAME|3,0". */
-static int key_of(struct tu_buf *out, const char *name, const uint64_t *off, unsigned rank,
-                  struct tu_err *err)
+static int key_of(struct tu_buf *out, const char *name, const uint64_t *off,
+                  unsigned rank, struct tu_err *err)
 {
     tu_buf_reset(out);
     int rc = tu_buf_printf(out, err, "%s|", name);
@@ -148,7 +153,8 @@ static int index_places(struct dcp *d, const struct tu_pnode *data, struct tu_er
                          name->text);
         char *text = rc ? NULL : tu_arena_text(d->base.arena, key.data, key.n, err);
         if (!rc)
-            rc = text ? tu_names_put(d->places, text, (uint32_t)d->place_n, err) : TU_ENOMEM;
+            rc = text ? tu_names_put(d->places, text, (uint32_t)d->place_n, err)
+                      : TU_ENOMEM;
         if (!rc)
             rc = TU_GROW(&d->place, &d->place_cap, d->place_n, err);
         if (!rc)
@@ -168,23 +174,30 @@ static int open_chunk(struct dcp *d, const char *name, const uint64_t *off, unsi
     tu_buf_release(&key);
     if (rc || i == TU_NAMES_NONE)
         return rc ? rc
-                  : tu_fail(err, TU_EINCOMPLETE, ".metadata: a chunk of '%.100s' is stored nowhere",
-                            name);
+                  : tu_fail(err, TU_EINCOMPLETE,
+                            ".metadata: a chunk of '%.100s' is stored nowhere", name);
     const struct tu_pnode *path = tu_pnode_get(d->place[i], "relative_path"),
                           *how = tu_pnode_get(d->place[i], "transform_descriptors");
     uint64_t at = number(tu_pnode_get(d->place[i], "offset")),
              size = number(tu_pnode_get(d->place[i], "length"));
     if (!path || path->kind != TU_P_TEXT || at == UINT64_MAX || size == UINT64_MAX)
-        return tu_fail(err, TU_EFORMAT, ".metadata: where a chunk of '%.80s' is stored cannot be "
-                                        "read", name);
-    if (how && how->kind != TU_P_NONE && !((how->kind == TU_P_LIST || how->kind == TU_P_TUPLE) && !how->n))
-        return tu_fail(err, TU_EUNSUP, "'%.80s' is stored through a transform (compression), "
-                                       "which is not read", name);
+        return tu_fail(err, TU_EFORMAT,
+                       ".metadata: where a chunk of '%.80s' is stored cannot be "
+                       "read",
+                       name);
+    if (how && how->kind != TU_P_NONE &&
+        !((how->kind == TU_P_LIST || how->kind == TU_P_TUPLE) && !how->n))
+        return tu_fail(err, TU_EUNSUP,
+                       "'%.80s' is stored through a transform (compression), "
+                       "which is not read",
+                       name);
     rc = file_of(d, path->text, in, err);
     if (!rc && (!size || at + size > tu_in_size(*in) || at + size < at))
-        rc = tu_fail(err, TU_ETRUNC, "%.120s: '%.60s' is said to be at byte %llu, %llu long, and "
-                     "the file has %llu bytes", path->text, name, (unsigned long long)at,
-                     (unsigned long long)size, (unsigned long long)tu_in_size(*in));
+        rc = tu_fail(err, TU_ETRUNC,
+                     "%.120s: '%.60s' is said to be at byte %llu, %llu long, and "
+                     "the file has %llu bytes",
+                     path->text, name, (unsigned long long)at, (unsigned long long)size,
+                     (unsigned long long)tu_in_size(*in));
     if (!rc)
         rc = tu_zip_open(zip, *in, at, size, err);
     if (rc && rc != TU_ENOMEM)
@@ -245,8 +258,8 @@ static bool is_plain(const struct tu_pnode *v, const struct tu_tensor *t)
     return true;
 }
 
-static int add_chunk(struct dcp *d, const char *name, const uint64_t *off, struct tu_tensor *t,
-                     struct tu_err *err)
+static int add_chunk(struct dcp *d, const char *name, const uint64_t *off,
+                     struct tu_tensor *t, struct tu_err *err)
 {
     struct tu_zip *z = NULL;
     struct tu_pickle *p = NULL;
@@ -258,8 +271,10 @@ static int add_chunk(struct dcp *d, const char *name, const uint64_t *off, struc
     const struct tu_zip_entry *e = i == SIZE_MAX ? NULL : tu_zip_entry(z, i);
     if (!rc && !e && t->bytes)
         rc = tu_fail(err, TU_EFORMAT, "its archive holds no tensor");
-    if (!rc && t->bytes && (e->method || e->size != t->bytes || !is_plain(tu_pickle_root(p), t)))
-        rc = tu_fail(err, TU_EUNSUP, "it is a view of %llu stored bytes, not %llu in C order",
+    if (!rc && t->bytes &&
+        (e->method || e->size != t->bytes || !is_plain(tu_pickle_root(p), t)))
+        rc = tu_fail(err, TU_EUNSUP,
+                     "it is a view of %llu stored bytes, not %llu in C order",
                      (unsigned long long)e->size, (unsigned long long)t->bytes);
     if (!rc) {
         d->tensor[d->n] = *t;
@@ -301,8 +316,9 @@ static int shard_meta(struct dcp *d, const uint64_t *off, const uint64_t *global
 static const struct tui_torch_dtype *dtype_of(const struct tu_pnode *properties)
 {
     const struct tu_pnode *state = tui_pnode_item(properties, TU_P_STATE);
-    const struct tu_pnode *v = state && state->kind == TU_P_DICT ? tu_pnode_get(state, "dtype")
-                                                                 : tui_pnode_item(state, 0);
+    const struct tu_pnode *v = state && state->kind == TU_P_DICT
+                                   ? tu_pnode_get(state, "dtype")
+                                   : tui_pnode_item(state, 0);
     return v && v->kind == TU_P_GLOBAL ? tui_torch_named(v->text) : NULL;
 }
 
@@ -315,7 +331,8 @@ static int add_tensor(struct dcp *d, const char *name, const struct tu_pnode *v,
     unsigned rank;
     int rc = dims_of(tu_pnode_get(v, "size"), global, &rank, err);
     if (!rc && (!dtype || dtype->pack != 1 || !chunks || chunks->kind != TU_P_LIST))
-        rc = tu_fail(err, TU_EUNSUP, "a dtype or a list of chunks that is not understood");
+        rc =
+            tu_fail(err, TU_EUNSUP, "a dtype or a list of chunks that is not understood");
     for (size_t i = 0; !rc && i < chunks->n; i++) {
         uint64_t off[TU_RANK_MAX], dim[TU_RANK_MAX];
         unsigned a, b;
@@ -329,7 +346,8 @@ static int add_tensor(struct dcp *d, const char *name, const struct tu_pnode *v,
             if (off[k] + dim[k] > global[k] || off[k] + dim[k] < off[k])
                 rc = tu_fail(err, TU_EFORMAT, "a chunk that reaches out of the tensor");
         if (!rc)
-            rc = tu_tensor_make(&t, d->base.arena, name, dtype->dtype, dim, rank, NULL, err);
+            rc = tu_tensor_make(&t, d->base.arena, name, dtype->dtype, dim, rank, NULL,
+                                err);
         if (!rc)
             rc = shard_meta(d, off, global, &t, err);
         if (!rc && t.bytes)
@@ -394,7 +412,8 @@ static int add_all(struct dcp *d, const struct tu_pnode *all, struct tu_err *err
         else if (is_class(v, "BytesStorageMetadata"))
             rc = add_object(d, name, err);
         else
-            rc = tu_fail(err, TU_EUNSUP, "'%.80s' is a '%.60s'", name, tui_pnode_class(v));
+            rc =
+                tu_fail(err, TU_EUNSUP, "'%.80s' is a '%.60s'", name, tui_pnode_class(v));
         if (rc == TU_EFORMAT)
             tu_err_prefix(err, ".metadata: '%.80s'", name ? name : "");
     }
@@ -405,7 +424,8 @@ static int keep_objects(struct dcp *d, struct tu_err *err)
 {
     struct tu_buf b = {0};
     json_t *root = json_pack("{sO}", "objects", d->objects);
-    int rc = root ? tu_json_dump(&b, root, err) : tu_fail(err, TU_ENOMEM, "out of memory");
+    int rc =
+        root ? tu_json_dump(&b, root, err) : tu_fail(err, TU_ENOMEM, "out of memory");
     if (!rc && b.n < TUI_META_MAX)
         rc = tui_source_meta(&d->base, "dcp", b.data, b.n, err);
     json_decref(root);
@@ -415,7 +435,8 @@ static int keep_objects(struct dcp *d, struct tu_err *err)
 
 static int read_metadata(struct dcp *d, struct tu_err *err)
 {
-    char *path = tu_arena_printf(d->base.arena, err, "%s/.metadata", d->base.path), *text = NULL;
+    char *path = tu_arena_printf(d->base.arena, err, "%s/.metadata", d->base.path),
+         *text = NULL;
     struct tu_pickle *p = NULL;
     size_t n, used;
     int rc = path ? tu_file_read(path, METADATA_MAX, &text, &n, err) : TU_ENOMEM;
@@ -425,7 +446,8 @@ static int read_metadata(struct dcp *d, struct tu_err *err)
         tu_err_prefix(err, "%s", path);
     const struct tu_pnode *root = p ? tu_pickle_root(p) : NULL;
     if (!rc && !is_class(root, "Metadata"))
-        rc = tu_fail(err, TU_EFORMAT, "%s: no Metadata of torch.distributed.checkpoint", path);
+        rc = tu_fail(err, TU_EFORMAT, "%s: no Metadata of torch.distributed.checkpoint",
+                     path);
     if (!rc)
         rc = index_places(d, tu_pnode_get(root, "storage_data"), err);
     if (!rc)

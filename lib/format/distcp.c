@@ -32,8 +32,8 @@ struct distcp {
 static const char version[] = "3\n";
 
 /* The archive of a pickled value, with or without a tensor. */
-static int plan_one(struct tu_arena *a, const struct tu_pnode *root, const struct tu_tensor *t,
-                    struct archive *out, struct tu_err *err)
+static int plan_one(struct tu_arena *a, const struct tu_pnode *root,
+                    const struct tu_tensor *t, struct archive *out, struct tu_err *err)
 {
     struct tu_buf b = {0};
     size_t order[1];
@@ -42,7 +42,8 @@ static int plan_one(struct tu_arena *a, const struct tu_pnode *root, const struc
     if (!rc && !(out->pickle = tu_arena_text(a, b.data, b.n, err)))
         rc = TU_ENOMEM;
     out->pickle_n = b.n;
-    out->entry[out->entries++] = (struct tu_zip_plan){.name = "archive/data.pkl", .size = b.n};
+    out->entry[out->entries++] =
+        (struct tu_zip_plan){.name = "archive/data.pkl", .size = b.n};
     out->data = out->entries;
     if (t)
         out->entry[out->entries++] =
@@ -95,8 +96,8 @@ int tu_distcp_places(const struct tu_save *what, struct tu_place *tensor,
     return rc;
 }
 
-static int distcp_write(struct tu_sink *sink, size_t i, uint64_t off, const void *p, size_t n,
-                        struct tu_err *err)
+static int distcp_write(struct tu_sink *sink, size_t i, uint64_t off, const void *p,
+                        size_t n, struct tu_err *err)
 {
     struct distcp *d = (struct distcp *)sink;
     struct archive *x = &d->item[i];
@@ -118,7 +119,8 @@ static int finish_one(struct distcp *d, struct archive *x, struct tu_err *err)
         x->entry[x->data].crc = x->crc;
     int rc = tu_out_pwrite(d->out, x->base + pickle->offset, x->pickle, x->pickle_n, err);
     if (!rc)
-        rc = tu_out_pwrite(d->out, x->base + last->offset, version, sizeof version - 1, err);
+        rc = tu_out_pwrite(d->out, x->base + last->offset, version, sizeof version - 1,
+                           err);
     return rc ? rc : tui_zip_finish_at(d->out, x->base, x->entry, x->entries, err);
 }
 
@@ -159,8 +161,8 @@ static int distcp_save(struct tu_sink **out, const char *path, const struct tu_s
     if (!rc)
         rc = tu_out_open(&d->out, path, job, err);
     if (!rc && !tu_out_seekable(d->out))
-        rc = tu_fail(err, TU_EUSAGE, "%s: a distributed checkpoint cannot be written to a pipe",
-                     path);
+        rc = tu_fail(err, TU_EUSAGE,
+                     "%s: a distributed checkpoint cannot be written to a pipe", path);
     if (rc) {
         distcp_close(&d->sink);
         return rc;

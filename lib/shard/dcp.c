@@ -52,7 +52,8 @@ static void find_optim(struct reader *r, const char *want)
         if ((!at && !first) || n < 8 || strcmp(name + n - 8, ".exp_avg"))
             continue;
         r->states = true;
-        snprintf(r->optim, sizeof r->optim, "%.*s", first ? 0 : (int)(at - name) + 1, name);
+        snprintf(r->optim, sizeof r->optim, "%.*s", first ? 0 : (int)(at - name) + 1,
+                 name);
     }
 }
 
@@ -92,7 +93,8 @@ static int add_step(struct reader *r, size_t i, struct tu_err *err)
     const struct tu_tensor *t = &r->s->tensor[i];
     char raw[16];
     double step;
-    int rc = t->bytes > 8 ? tu_fail(err, TU_EFORMAT, "'%.100s' is no scalar", t->name) : 0;
+    int rc =
+        t->bytes > 8 ? tu_fail(err, TU_EFORMAT, "'%.100s' is no scalar", t->name) : 0;
     if (!rc)
         rc = tu_source_read(r->c->file[0].source, i, 0, raw, (size_t)t->bytes, err);
     if (!rc)
@@ -142,7 +144,8 @@ static int describe(struct reader *r, struct tu_err *err)
     char prefix[160];
     const char *key;
     int n = snprintf(prefix, sizeof prefix, "%sparam_groups.", r->optim);
-    int rc = optim && groups && !json_object_set_new(optim, "groups", groups) ? 0 : TU_ENOMEM;
+    int rc =
+        optim && groups && !json_object_set_new(optim, "groups", groups) ? 0 : TU_ENOMEM;
     json_object_foreach(r->objects, key, value)
     {
         char *end;
@@ -187,7 +190,8 @@ static int fit_family(struct reader *r, struct tu_err *err)
         const char *name = r->s->tensor[i].name, *base, *state;
         struct tu_named named;
         bool yes = true;
-        if (!take_state(r, name, c->arena, &base, &state, err) && !strncmp(name, r->model, cut))
+        if (!take_state(r, name, c->arena, &base, &state, err) &&
+            !strncmp(name, r->model, cut))
             rc = tu_map_match(c->canonical, name + cut, 0, 0, &named, &yes, err);
         if (!yes) {
             tu_map_free(c->canonical);
@@ -240,10 +244,12 @@ static int dcp_detect(const char *path)
 }
 
 static const struct tu_layout_key keys[] = {
-    {"model", "what stands before the model's names (default: what the optimizer leaves out; "
-              "to write: model)"},
+    {"model",
+     "what stands before the model's names (default: what the optimizer leaves out; "
+     "to write: model)"},
     {"optim", "what stands before the optimizer's names (to write: optim)"},
-    {"ranks", "to write: files, every tensor cut on its first dimension as Shard(0) does"},
+    {"ranks",
+     "to write: files, every tensor cut on its first dimension as Shard(0) does"},
     {NULL, NULL},
 };
 

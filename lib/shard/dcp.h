@@ -5,8 +5,8 @@
 
 #include "deepspeed.h"
 
-int tui_dcp_plan(struct tu_ckpt *c, const struct tu_spec *spec, const struct tu_shard_opts *o,
-                 struct tu_err *err);
+int tui_dcp_plan(struct tu_ckpt *c, const struct tu_spec *spec,
+                 const struct tu_shard_opts *o, struct tu_err *err);
 int tui_dcp_extra(const struct tu_ckpt *c, const char *folder, const struct tu_job *job,
                   struct tu_err *err);
 

@@ -21,8 +21,8 @@ struct planner {
 };
 
 /* Rows of a tensor on one rank. */
-static void rows_of(const struct tu_tensor *t, uint32_t rank, uint32_t ranks, uint64_t *lo,
-                    uint64_t *hi)
+static void rows_of(const struct tu_tensor *t, uint32_t rank, uint32_t ranks,
+                    uint64_t *lo, uint64_t *hi)
 {
     uint64_t all = t->rank ? t->dim[0] : 1, per = tu_ceil_div(all, (uint64_t)ranks);
     *lo = tu_min(rank * per, all);
@@ -46,8 +46,8 @@ static int add_chunk(struct planner *p, uint32_t rank, const char *name, uint32_
         dim[0] = hi - lo;
         at[0] = lo;
     }
-    int rc = tui_add_target_piece(c, rank, name, c->from->atom[atom].fuse, (struct tu_coord){0},
-                                  dim, err);
+    int rc = tui_add_target_piece(c, rank, name, c->from->atom[atom].fuse,
+                                  (struct tu_coord){0}, dim, err);
     if (!rc && t->rank && p->ranks > 1) {
         struct tu_piece *q = &c->piece[c->pieces - 1];
         q->whole = t->dim;
@@ -86,8 +86,9 @@ static int add_steps(struct planner *p, struct tu_err *err)
         const struct tu_role *r = &c->from->role[c->from->atom[a].fuse.role[0]];
         if (!r->state || strcmp(r->state, "exp_avg"))
             continue;
-        char *full = tu_arena_printf(c->arena, err, "%sstate.%s.step", p->optim,
-                                     c->from->atom[a].tensor.name + strlen("optim.exp_avg."));
+        char *full =
+            tu_arena_printf(c->arena, err, "%sstate.%s.step", p->optim,
+                            c->from->atom[a].tensor.name + strlen("optim.exp_avg."));
         rc = full ? add_chunk(p, 0, full, step, err) : TU_ENOMEM;
     }
     return rc;
@@ -107,8 +108,9 @@ static int add_objects(struct planner *p, struct tu_err *err)
         json_object_foreach(group, key, value)
         {
             struct tu_pnode *v = rc ? NULL : tui_pnode_of(a, value, err);
-            char *name = rc ? NULL
-                            : tu_arena_printf(a, err, "%sparam_groups.%zu.%s", p->optim, g, key);
+            char *name =
+                rc ? NULL
+                   : tu_arena_printf(a, err, "%sparam_groups.%zu.%s", p->optim, g, key);
             if (v && !strcmp(key, "betas") && v->kind == TU_P_LIST)
                 v->kind = TU_P_TUPLE;
             if (!rc)
@@ -134,8 +136,8 @@ static const char *prefix(struct tu_ckpt *c, const struct tu_spec *spec, const c
     return *v ? tu_arena_printf(c->arena, err, "%s.", v) : "";
 }
 
-int tui_dcp_plan(struct tu_ckpt *c, const struct tu_spec *spec, const struct tu_shard_opts *o,
-                 struct tu_err *err)
+int tui_dcp_plan(struct tu_ckpt *c, const struct tu_spec *spec,
+                 const struct tu_shard_opts *o, struct tu_err *err)
 {
     struct planner p = {.c = c};
     uint64_t ranks;
@@ -152,7 +154,8 @@ int tui_dcp_plan(struct tu_ckpt *c, const struct tu_spec *spec, const struct tu_
     for (uint32_t r = 0; r < p.ranks && !rc; r++) {
         char path[32];
         snprintf(path, sizeof path, "__%u_0.distcp", r);
-        rc = tui_add_target(c, path, &tu_format_distcp, (struct tu_coord){0}, &number, err);
+        rc = tui_add_target(c, path, &tu_format_distcp, (struct tu_coord){0}, &number,
+                            err);
     }
     if (!rc)
         rc = tui_get_optim(c, &p.info, err);
@@ -168,7 +171,8 @@ int tui_dcp_plan(struct tu_ckpt *c, const struct tu_spec *spec, const struct tu_
     return rc;
 }
 
-/* .metadata ----------------------------------------------------------------------------- */
+/* .metadata -----------------------------------------------------------------------------
+ */
 
 struct metadata {
     const struct tu_ckpt *c;
@@ -179,7 +183,8 @@ struct metadata {
     int rc;
 };
 
-static void set(struct metadata *m, struct tu_pnode *dict, const char *key, struct tu_pnode *v)
+static void set(struct metadata *m, struct tu_pnode *dict, const char *key,
+                struct tu_pnode *v)
 {
     if (!m->rc)
         m->rc = tu_pnode_set(m->a, dict, key, v, m->err);
@@ -193,7 +198,8 @@ static struct tu_pnode *tuple(struct metadata *m, size_t n)
     return t;
 }
 
-static struct tu_pnode *object(struct metadata *m, const char *class, struct tu_pnode *state)
+static struct tu_pnode *object(struct metadata *m, const char *class,
+                               struct tu_pnode *state)
 {
     return state ? tu_pnode_object(m->a, class, state, m->err) : NULL;
 }
@@ -212,7 +218,8 @@ static struct tu_pnode *properties(struct metadata *m, uint32_t dtype)
     struct tu_pnode *t = tuple(m, 5);
     if (!t)
         return NULL;
-    t->item[0] = tu_pnode_global(m->a, tu_torch_name(dtype), m->err); /* the sink has one */
+    t->item[0] =
+        tu_pnode_global(m->a, tu_torch_name(dtype), m->err); /* the sink has one */
     t->item[1] = call1(m, "torch.serialization _get_layout",
                        tu_pnode_text(m->a, "torch.strided", m->err));
     t->item[2] = tu_pnode_bool(m->a, false, m->err);
@@ -245,8 +252,9 @@ static void append(struct metadata *m, struct tu_pnode *list, const char *text, 
 static void add_planner(struct metadata *m, const char *name)
 {
     struct tu_pnode *path = tu_pnode_new(m->a, TU_P_LIST, 0, m->err);
-    const char *at = name, *state = strstr(name, "state."), *groups = strstr(name, "param_groups.");
-    const char *head = state == name || (state && state[-1] == '.')     ? state
+    const char *at = name, *state = strstr(name, "state."),
+               *groups = strstr(name, "param_groups.");
+    const char *head = state == name || (state && state[-1] == '.')      ? state
                        : groups == name || (groups && groups[-1] == '.') ? groups
                                                                          : NULL;
     const char *last = strrchr(name, '.');
@@ -281,16 +289,17 @@ static void add_storage(struct metadata *m, const char *name, struct tu_pnode *o
     }
     set(m, key, "fqn", tu_pnode_text(m->a, name, m->err));
     set(m, key, "offset", offset);
-    set(m, key, "index", offset->kind == TU_P_NONE
-                             ? tu_pnode_new(m->a, TU_P_NONE, 0, m->err)
-                             : tu_pnode_int(m->a, (int64_t)index, m->err));
+    set(m, key, "index",
+        offset->kind == TU_P_NONE ? tu_pnode_new(m->a, TU_P_NONE, 0, m->err)
+                                  : tu_pnode_int(m->a, (int64_t)index, m->err));
     set(m, info, "relative_path", tu_pnode_text(m->a, file, m->err));
     set(m, info, "offset", tu_pnode_int(m->a, (int64_t)place.offset, m->err));
     set(m, info, "length", tu_pnode_int(m->a, (int64_t)place.length, m->err));
     if (!m->rc)
-        m->rc = tu_pnode_add(m->a, m->storage, object(m, TORCH "MetadataIndex", key),
-                             object(m, "torch.distributed.checkpoint.filesystem _StorageInfo",
-                                    info), m->err);
+        m->rc = tu_pnode_add(
+            m->a, m->storage, object(m, TORCH "MetadataIndex", key),
+            object(m, "torch.distributed.checkpoint.filesystem _StorageInfo", info),
+            m->err);
 }
 
 /* A chunk, and with the first of a name the tensor. */
@@ -307,7 +316,8 @@ static void add_one(struct metadata *m, const struct tu_piece *p, struct tu_plac
             return;
         }
         set(m, state, "properties", properties(m, t->dtype));
-        set(m, state, "size", tui_pnode_size(m->a, p->box ? p->whole : t->dim, t->rank, m->err));
+        set(m, state, "size",
+            tui_pnode_size(m->a, p->box ? p->whole : t->dim, t->rank, m->err));
         set(m, state, "chunks", chunks);
         set(m, m->tensors, t->name, object(m, TORCH "TensorStorageMetadata", state));
         add_planner(m, t->name);
@@ -325,8 +335,8 @@ static void add_one(struct metadata *m, const struct tu_piece *p, struct tu_plac
         add_storage(m, t->name, tui_pnode_size(m->a, at, t->rank, m->err), chunks->n,
                     m->c->file[p->file].path, place);
     if (!m->rc)
-        m->rc = tu_pnode_add(m->a, chunks, NULL, object(m, TORCH "ChunkStorageMetadata", chunk),
-                             m->err);
+        m->rc = tu_pnode_add(m->a, chunks, NULL,
+                             object(m, TORCH "ChunkStorageMetadata", chunk), m->err);
 }
 
 static void add_objects_of(struct metadata *m, const struct tu_place *place)
@@ -342,8 +352,8 @@ static void add_objects_of(struct metadata *m, const struct tu_place *place)
     }
 }
 
-static int places_of(const struct tu_ckpt *c, struct tu_place ***out, struct tu_place **object,
-                     struct tu_arena *a, struct tu_err *err)
+static int places_of(const struct tu_ckpt *c, struct tu_place ***out,
+                     struct tu_place **object, struct tu_arena *a, struct tu_err *err)
 {
     struct tu_place **place = tu_arena_alloc(a, c->files + 1, sizeof *place, err);
     size_t objects = c->object_names ? c->object_names->n : 0;
@@ -351,19 +361,22 @@ static int places_of(const struct tu_ckpt *c, struct tu_place ***out, struct tu_
     int rc = place && *object ? 0 : TU_ENOMEM;
     for (size_t f = 0; f < c->files && !rc; f++) {
         place[f] = tu_arena_alloc(a, c->file[f].save.n + 1, sizeof **place, err);
-        rc = place[f] ? tu_distcp_places(&c->file[f].save, place[f], *object, err) : TU_ENOMEM;
+        rc = place[f] ? tu_distcp_places(&c->file[f].save, place[f], *object, err)
+                      : TU_ENOMEM;
     }
     *out = place;
     return rc;
 }
 
 /* What the plan put before the names of the weights: a piece's name tells. */
-static const char *prefix_of(const struct tu_ckpt *c, struct tu_arena *a, struct tu_err *err)
+static const char *prefix_of(const struct tu_ckpt *c, struct tu_arena *a,
+                             struct tu_err *err)
 {
     for (size_t i = 0; i < c->pieces; i++) {
         const struct tu_piece *p = &c->piece[i];
         const struct tu_role *r = &c->role[p->fuse.role[0]];
-        const char *own = r->atom == UINT32_MAX || r->state ? NULL : c->from->atom[r->atom].tensor.name;
+        const char *own =
+            r->atom == UINT32_MAX || r->state ? NULL : c->from->atom[r->atom].tensor.name;
         size_t n = strlen(p->tensor.name), m = own ? strlen(own) : n;
         if (own && n > m && !strcmp(p->tensor.name + n - m, own)) {
             const char *text = tu_arena_text(a, p->tensor.name, n - m, err);

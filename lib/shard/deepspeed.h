@@ -8,7 +8,8 @@
 
 #include "ckpt.h"
 
-/* Cuts (ucp.c) ------------------------------------------------------------------------ */
+/* Cuts (ucp.c) ------------------------------------------------------------------------
+ */
 
 /* The rules of universal_checkpoint_info; NULL: there are none. */
 struct tui_ucp;
@@ -29,7 +30,7 @@ struct tui_cut {
     bool sub;              /* said as sub-parameters, with these sizes */
     bool halves;           /* said as two sub-parameters */
     bool vocab;
-    uint64_t rows;         /* of a vocabulary without padding */
+    uint64_t rows; /* of a vocabulary without padding */
 };
 /* How `name` is cut, whose rank r of tp has dimensions dim[r*rank …]. Errors: TU_EUSAGE
  * without rules where tp > 1, TU_EINCOMPLETE where they do not fit the sizes. */
@@ -43,8 +44,8 @@ int tui_ucp_target(struct tu_ckpt *c, const struct tui_ucp *u, const char *name,
                    const uint64_t *dim, unsigned rank, struct tui_cut *out,
                    struct tu_err *err);
 /* Only of which kind its rule is; sizes are not looked at. */
-int tui_ucp_kind(struct tu_ckpt *c, const struct tui_ucp *u, const char *name, unsigned rank,
-                 struct tui_cut *out, struct tu_err *err);
+int tui_ucp_kind(struct tu_ckpt *c, const struct tui_ucp *u, const char *name,
+                 unsigned rank, struct tui_cut *out, struct tu_err *err);
 /* The entry of parameter_with_sub_params that takes the name, or NULL. */
 struct tu_pnode *tui_ucp_sub(const struct tui_ucp *u, const char *name);
 /* Dimensions of one rank of it. */
@@ -54,7 +55,8 @@ void tui_cut_dims(const struct tu_ckpt *c, const struct tui_cut *cut, uint32_t r
 int tui_cut_piece(struct tu_ckpt *c, const struct tui_cut *cut, const uint64_t *dim,
                   struct tu_piece *p, struct tu_err *err);
 
-/* The optimizer (optim.c) --------------------------------------------------------------- */
+/* The optimizer (optim.c) ---------------------------------------------------------------
+ */
 
 /* Values of a pickle as JSON: numbers, texts, truth, None, lists, dictionaries of texts;
  * *out is NULL for others. */
@@ -62,8 +64,8 @@ int tui_json_of(json_t **out, const struct tu_pnode *node, struct tu_err *err);
 /* And back. */
 struct tu_pnode *tui_pnode_of(struct tu_arena *a, const json_t *v, struct tu_err *err);
 /* A call of a global with these arguments (a TUPLE). */
-struct tu_pnode *tui_pnode_call(struct tu_arena *a, const char *name, struct tu_pnode *args,
-                                struct tu_err *err);
+struct tu_pnode *tui_pnode_call(struct tu_arena *a, const char *name,
+                                struct tu_pnode *args, struct tu_err *err);
 /* torch.Size. */
 struct tu_pnode *tui_pnode_size(struct tu_arena *a, const uint64_t *dim, unsigned rank,
                                 struct tu_err *err);
@@ -77,7 +79,8 @@ int tui_get_optim(const struct tu_ckpt *c, json_t **out, struct tu_err *err);
  * equal. `where` is for the message. */
 int tui_set_step(struct tu_ckpt *c, double step, const char *where, struct tu_err *err);
 
-/* A plan's parameters (params.c) -------------------------------------------------------- */
+/* A plan's parameters (params.c) --------------------------------------------------------
+ */
 
 /* A tensor of the source with its optimizer states. */
 struct tui_param {
@@ -107,18 +110,20 @@ int tui_params_new(struct tui_params *out, struct tu_ckpt *c, const char *order,
                    struct tu_err *err);
 void tui_params_release(struct tui_params *p);
 
-/* Folders (zero_files.c) ---------------------------------------------------------------- */
+/* Folders (zero_files.c) ----------------------------------------------------------------
+ */
 
 /* The files of a tag's folder: of model-parallel rank m and data-parallel rank d. */
 struct tui_zero {
     const char *folder; /* absolute or as given */
     uint32_t mp, dp, tp;
-    bool partitioned;   /* stage 3: weights are in partitions too */
-    bool universal;     /* states are not in partitions but in a folder for each parameter */
+    bool partitioned; /* stage 3: weights are in partitions too */
+    bool universal; /* states are not in partitions but in a folder for each parameter */
     const char *latest; /* the file beside that names the folder */
-    uint32_t settings;  /* of universal: the file of the optimizer's settings, or UINT32_MAX */
-    uint32_t *model;    /* [mp] numbers of files; [mp*dp] where partitioned */
-    uint32_t *optim;    /* [mp*dp]; UINT32_MAX: there is none */
+    uint32_t
+        settings; /* of universal: the file of the optimizer's settings, or UINT32_MAX */
+    uint32_t *model; /* [mp] numbers of files; [mp*dp] where partitioned */
+    uint32_t *optim; /* [mp*dp]; UINT32_MAX: there is none */
     struct tui_ucp *ucp;
 };
 /* Find and open them. Errors: TU_EINCOMPLETE names the ranks that are missing. */

@@ -111,8 +111,8 @@ struct tu_pnode *tui_pnode_of(struct tu_arena *a, const json_t *v, struct tu_err
     return NULL;
 }
 
-struct tu_pnode *tui_pnode_call(struct tu_arena *a, const char *name, struct tu_pnode *args,
-                                struct tu_err *err)
+struct tu_pnode *tui_pnode_call(struct tu_arena *a, const char *name,
+                                struct tu_pnode *args, struct tu_err *err)
 {
     struct tu_pnode *n = args ? tu_pnode_new(a, TU_P_CALL, 2, err) : NULL;
     if (!n || !(n->item[TU_P_CALLABLE] = tu_pnode_global(a, name, err)))
@@ -181,9 +181,9 @@ int tui_set_step(struct tu_ckpt *c, double step, const char *where, struct tu_er
     }
     struct tu_piece p = {.file = 0};
     float *value = tu_arena_alloc(c->arena, 1, sizeof *value, err);
-    int rc = value ? tu_tensor_make(&p.tensor, c->arena, TUI_STEP, TU_F32, NULL, 0, NULL,
-                                    err)
-                   : TU_ENOMEM;
+    int rc =
+        value ? tu_tensor_make(&p.tensor, c->arena, TUI_STEP, TU_F32, NULL, 0, NULL, err)
+              : TU_ENOMEM;
     if (rc)
         return rc;
     *value = (float)step;

@@ -20,7 +20,8 @@ struct builder {
 static uint32_t atom_named(const struct builder *b, const char *state, const char *name,
                            struct tu_err *err)
 {
-    char *full = state ? tu_arena_printf(b->c->arena, err, "optim.%s.%s", state, name) : NULL;
+    char *full =
+        state ? tu_arena_printf(b->c->arena, err, "optim.%s.%s", state, name) : NULL;
     return state && !full ? TU_NAMES_NONE : tu_names_get(b->names, state ? full : name);
 }
 
@@ -39,7 +40,8 @@ static int param_of(struct builder *b, const char *name, struct tui_param *out,
                        "selected",
                        name);
     if (b->used[out->atom])
-        return tu_fail(err, TU_EINCOMPLETE, "the optimizer's groups name '%.80s' twice", name);
+        return tu_fail(err, TU_EINCOMPLETE, "the optimizer's groups name '%.80s' twice",
+                       name);
     b->used[out->atom] = 1;
     for (size_t s = 0; s < p->states; s++)
         state[s] = atom_named(b, p->state[s], name, err);
@@ -76,7 +78,7 @@ static int groups_of_file(const char *path, json_t *optim, struct tu_err *err)
         rc = tu_fail(err, TU_ENOMEM, "out of memory");
     for (char *line = text; line && !rc && *line;) {
         size_t len = strcspn(line, "\r\n");
-        char *next = line + len + strspn(line + len, "\r") ;
+        char *next = line + len + strspn(line + len, "\r");
         next += *next == '\n';
         line[len] = 0;
         if (!len) {
@@ -195,15 +197,15 @@ int tui_params_new(struct tui_params *out, struct tu_ckpt *c, const char *order,
         rc = groups_of_file(order, out->optim, err);
     const json_t *groups = json_object_get(out->optim, "groups");
     if (!rc && !json_array_size(groups))
-        rc = tu_fail(err, TU_EUSAGE,
-                     "the order of the parameters in the optimizer's groups is not known: "
-                     "order=FILE gives it (names line by line as the training script lists "
-                     "them, a blank line between groups)");
+        rc = tu_fail(
+            err, TU_EUSAGE,
+            "the order of the parameters in the optimizer's groups is not known: "
+            "order=FILE gives it (names line by line as the training script lists "
+            "them, a blank line between groups)");
     if (!rc)
         rc = find_states(&b, err);
-    if (!rc &&
-        !(out->group = tu_arena_alloc(c->arena, json_array_size(groups) + 1,
-                                      sizeof *out->group, err)))
+    if (!rc && !(out->group = tu_arena_alloc(c->arena, json_array_size(groups) + 1,
+                                             sizeof *out->group, err)))
         rc = TU_ENOMEM;
     for (size_t i = 0; i < json_array_size(groups) && !rc; i++) {
         const json_t *g = json_array_get(groups, i);

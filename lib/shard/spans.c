@@ -18,7 +18,7 @@ static const uint64_t *keep(struct tu_ckpt *c, const uint64_t *v, unsigned rank,
 }
 
 const struct tu_slab *tui_slab(struct tu_ckpt *c, const uint64_t *at, const uint64_t *dim,
-                             const uint64_t *local, unsigned rank, struct tu_err *err)
+                               const uint64_t *local, unsigned rank, struct tu_err *err)
 {
     struct tu_slab *b = tu_arena_alloc(c->arena, 1, sizeof *b, err);
     if (!b)
@@ -203,8 +203,7 @@ static int spans_boxes(const struct tu_ckpt *c, const struct tu_piece *p, uint32
     for (unsigned i = m; i < p->tensor.rank; i++)
         ecols *= p->whole[i];
     struct tui_slice whole = {
-        1, 0, c->version,
-        matrix_rows(p->whole, p->tensor.rank, m, p->fuse.transform)};
+        1, 0, c->version, matrix_rows(p->whole, p->tensor.rank, m, p->fuse.transform)};
     int rc = tui_fuse_spans(c, &p->fuse, k, whole, &entry, err);
     for (size_t i = 0; i < entry.n && !rc; i++)
         rc = turn_round(&entry.span[i], tu_max(ecols, 1), tu_max(r->cols, 1), &turned,
@@ -222,9 +221,9 @@ static int spans_boxes(const struct tu_ckpt *c, const struct tu_piece *p, uint32
 static int spans_mesh(const struct tu_ckpt *c, const struct tu_piece *p, uint32_t k,
                       struct tu_spans *out, struct tu_err *err)
 {
-    struct tui_slice slice = {c->tp, p->at.tp, c->version,
-                              matrix_rows(p->tensor.dim, p->tensor.rank, row_dims(c, p),
-                                          p->fuse.transform)};
+    struct tui_slice slice = {
+        c->tp, p->at.tp, c->version,
+        matrix_rows(p->tensor.dim, p->tensor.rank, row_dims(c, p), p->fuse.transform)};
     return tui_fuse_spans(c, &p->fuse, k, slice, out, err);
 }
 

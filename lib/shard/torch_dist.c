@@ -34,28 +34,30 @@ static const char *state_named(const char *megatron)
     return megatron;
 }
 
-static int key_of(struct tu_ckpt *c, const char *text, struct key *out, struct tu_err *err)
+static int key_of(struct tu_ckpt *c, const char *text, struct key *out,
+                  struct tu_err *err)
 {
     size_t n = strlen(OPTIMIZER);
     *out = (struct key){.name = text};
     if (!strncmp(text, OPTIMIZER, n)) {
         const char *dot = strchr(text + n, '.');
-        char *state = dot ? tu_arena_text(c->arena, text + n, (size_t)(dot - text) - n, err)
-                          : NULL;
+        char *state =
+            dot ? tu_arena_text(c->arena, text + n, (size_t)(dot - text) - n, err) : NULL;
         if (!state)
             return tu_fail(err, TU_EUNSUP, "'%.100s' is no state of a parameter", text);
         out->state = state_named(state);
         out->name = dot + 1;
     }
     const char *rest = out->name + strlen(LAYERS);
-    out->layers = !strncmp(out->name, LAYERS, strlen(LAYERS)) && (*rest < '0' || *rest > '9');
+    out->layers =
+        !strncmp(out->name, LAYERS, strlen(LAYERS)) && (*rest < '0' || *rest > '9');
     out->experts = strstr(out->name, EXPERTS) != NULL;
     return 0;
 }
 
 /* The name of one layer and expert as the classic files have it. */
-static int name_one(struct tu_buf *out, const struct key *k, uint64_t layer, uint64_t expert,
-                    struct tu_err *err)
+static int name_one(struct tu_buf *out, const struct key *k, uint64_t layer,
+                    uint64_t expert, struct tu_err *err)
 {
     const char *rest = k->name, *at = k->experts ? strstr(rest, EXPERTS) : NULL;
     int rc = 0;
@@ -65,13 +67,14 @@ static int name_one(struct tu_buf *out, const struct key *k, uint64_t layer, uin
         rest += strlen(LAYERS);
     }
     if (!rc && at)
-        rc = tu_buf_printf(out, err, "%.*s.experts.local_experts.%llu.", (int)(at - rest), rest,
-                           (unsigned long long)expert);
+        rc = tu_buf_printf(out, err, "%.*s.experts.local_experts.%llu.", (int)(at - rest),
+                           rest, (unsigned long long)expert);
     return rc ? rc : tu_buf_text(out, at ? at + strlen(EXPERTS) : rest, err);
 }
 
 /* The map of Megatron's names that takes most of them. */
-static int choose_map(struct tu_ckpt *c, const struct tu_shard_opts *o, struct tu_err *err)
+static int choose_map(struct tu_ckpt *c, const struct tu_shard_opts *o,
+                      struct tu_err *err)
 {
     static const char *const maps[] = {"mcore-te", "mcore-local", NULL};
     const struct tu_source *s = c->file[0].source;
@@ -102,8 +105,9 @@ static int choose_map(struct tu_ckpt *c, const struct tu_shard_opts *o, struct t
         }
     }
     tu_buf_release(&name);
-    return rc || c->map ? rc : tu_fail(err, TU_EINCOMPLETE, "%.200s: no weights of Megatron",
-                                       c->root);
+    return rc || c->map
+               ? rc
+               : tu_fail(err, TU_EINCOMPLETE, "%.200s: no weights of Megatron", c->root);
 }
 
 /* One layer and expert of a chunk: `whole` without the stacked dimensions, the run of the
@@ -125,7 +129,8 @@ static int add_one(struct tu_ckpt *c, const struct tu_piece *chunk, const struct
         rc = TU_ENOMEM;
     if (!rc && p.box) {
         p.whole += stacked;
-        p.box = tui_slab(c, chunk->box->at + stacked, p.tensor.dim, NULL, p.tensor.rank, err);
+        p.box =
+            tui_slab(c, chunk->box->at + stacked, p.tensor.dim, NULL, p.tensor.rank, err);
         rc = p.box ? 0 : TU_ENOMEM;
     }
     if (stacked)
@@ -144,7 +149,8 @@ static int add_one(struct tu_ckpt *c, const struct tu_piece *chunk, const struct
     return rc ? rc : tui_piece_add(c, &p, err);
 }
 
-static int add_chunk(struct tu_ckpt *c, uint32_t index, struct tu_buf *name, struct tu_err *err)
+static int add_chunk(struct tu_ckpt *c, uint32_t index, struct tu_buf *name,
+                     struct tu_err *err)
 {
     const struct tu_tensor *t = &c->file[0].source->tensor[index];
     struct tu_piece chunk = {.index = index, .tensor = *t};
@@ -169,19 +175,21 @@ static int add_chunk(struct tu_ckpt *c, uint32_t index, struct tu_buf *name, str
         if (!chunk.box)
             return TU_ENOMEM;
     }
-    uint64_t layers = k.layers ? t->dim[0] : 1, experts = k.experts ? t->dim[stacked - 1] : 1;
+    uint64_t layers = k.layers ? t->dim[0] : 1,
+             experts = k.experts ? t->dim[stacked - 1] : 1;
     uint64_t first = k.layers ? chunk.box->at[0] : 0,
              expert = k.experts ? chunk.box->at[stacked - 1] : 0;
     for (uint64_t l = 0; l < layers && !rc; l++)
         for (uint64_t e = 0; e < experts && !rc; e++)
-            rc = add_one(c, &chunk, &k, stacked, first + l, expert + e, l * experts + e, name,
-                         err);
+            rc = add_one(c, &chunk, &k, stacked, first + l, expert + e, l * experts + e,
+                         name, err);
     return rc;
 }
 
 /* The arguments are in common.pt. */
-static int read_common(struct tu_ckpt *c, const char *folder, const struct tu_shard_opts *o,
-                       const struct tu_job *job, struct tui_megatron *g, struct tu_err *err)
+static int read_common(struct tu_ckpt *c, const char *folder,
+                       const struct tu_shard_opts *o, const struct tu_job *job,
+                       struct tui_megatron *g, struct tu_err *err)
 {
     struct tu_source *s = NULL;
     uint32_t number;
@@ -206,13 +214,15 @@ static int check_backend(struct tu_ckpt *c, const char *folder, struct tu_err *e
     if (!path)
         return TU_ENOMEM;
     if (!tui_is_file(path))
-        return tu_fail(err, TU_EINCOMPLETE,
-                       "%.200s: no metadata.json, which is written last: the save did not come "
-                       "to its end",
-                       folder);
+        return tu_fail(
+            err, TU_EINCOMPLETE,
+            "%.200s: no metadata.json, which is written last: the save did not come "
+            "to its end",
+            folder);
     int rc = tu_file_read(path, 1 << 16, &text, &n, err);
     if (!rc && !strstr(text, "\"torch_dist\""))
-        rc = tu_fail(err, TU_EUNSUP, "%.150s: not of the backend torch_dist: %.60s", path, text);
+        rc = tu_fail(err, TU_EUNSUP, "%.150s: not of the backend torch_dist: %.60s", path,
+                     text);
     tu_free(text);
     return rc;
 }
@@ -231,9 +241,10 @@ static int know_model(struct tu_ckpt *c, const struct tui_megatron *g,
     if (o->vocab)
         c->model.vocab = o->vocab;
     if (!rc && !c->model.layers)
-        rc = tu_fail(err, TU_EINCOMPLETE,
-                     "%.150s: neither common.pt nor hf/config.json tells the sizes of the model",
-                     c->root);
+        rc = tu_fail(
+            err, TU_EINCOMPLETE,
+            "%.150s: neither common.pt nor hf/config.json tells the sizes of the model",
+            c->root);
     return rc ? rc : tui_set_canonical(c, o, err);
 }
 
@@ -274,7 +285,8 @@ static int torch_dist_detect(const char *path)
     snprintf(full, sizeof full, "%s/" TUI_TRACKER, path);
     if (!tui_is_file(full) || tu_file_read(full, 64, &text, &n, NULL))
         return 0;
-    snprintf(full, sizeof full, "%s/iter_%07llu/metadata.json", path, strtoull(text, NULL, 10));
+    snprintf(full, sizeof full, "%s/iter_%07llu/metadata.json", path,
+             strtoull(text, NULL, 10));
     tu_free(text);
     return tui_is_file(full) ? 90 : 0;
 }
@@ -286,7 +298,8 @@ static const struct tu_layout_key keys[] = {
 
 const struct tu_layout tui_layout_torch_dist = {
     .name = "torch_dist",
-    .help = "Megatron-core distributed checkpoint: metadata.json, common.pt and .distcp files "
+    .help = "Megatron-core distributed checkpoint: metadata.json, common.pt and .distcp "
+            "files "
             "(read)",
     .key = keys,
     .detect = torch_dist_detect,

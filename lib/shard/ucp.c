@@ -21,12 +21,9 @@ enum list {
     LISTS,
 };
 static const char *const list_names[LISTS] = {
-    "tp_replicated_parameter_patterns",
-    "parameter_to_average_patterns",
-    "parameter_with_2_sub_params_cat_dim_0",
-    "parameter_with_sub_params",
-    "parameter_with_row_parallelism_patterns",
-    "vocabulary_parameter_patterns",
+    "tp_replicated_parameter_patterns",        "parameter_to_average_patterns",
+    "parameter_with_2_sub_params_cat_dim_0",   "parameter_with_sub_params",
+    "parameter_with_row_parallelism_patterns", "vocabulary_parameter_patterns",
 };
 
 struct rule {
@@ -48,7 +45,8 @@ static int add(struct tui_ucp *u, enum list list, const struct tu_pnode *text,
 {
     struct rule r = {list, NULL, sub};
     if (text->kind != TU_P_TEXT)
-        return tu_fail(err, TU_EFORMAT, "universal_checkpoint_info.%s: a pattern is no text",
+        return tu_fail(err, TU_EFORMAT,
+                       "universal_checkpoint_info.%s: a pattern is no text",
                        list_names[list]);
     int rc = TU_GROW(&u->rule, &u->cap, u->n, err);
     if (!rc)
@@ -88,8 +86,9 @@ int tui_ucp_new(struct tui_ucp **out, const struct tu_pnode *info, struct tu_err
     if (!info || info->kind == TU_P_NONE)
         return 0;
     if (tu_pnode_get(info, "affine_map"))
-        return tu_fail(err, TU_EUNSUP, "universal_checkpoint_info has an affine_map, which "
-                                       "is not understood");
+        return tu_fail(err, TU_EUNSUP,
+                       "universal_checkpoint_info has an affine_map, which "
+                       "is not understood");
     if (!(u = tu_calloc(1, sizeof *u, err)))
         return TU_ENOMEM;
     const struct tu_pnode *version = tu_pnode_get(info, "universal_checkpoint_version"),
@@ -125,7 +124,8 @@ static int match(const struct tui_ucp *u, enum list list, const char *name,
         bool yes = false;
         if (u->rule[i].list != list)
             continue;
-        int rc = tu_pattern_match(u->rule[i].pattern, name, strlen(name), NULL, &yes, err);
+        int rc =
+            tu_pattern_match(u->rule[i].pattern, name, strlen(name), NULL, &yes, err);
         if (rc)
             return rc;
         if (yes && *out && list != SUB)
@@ -161,7 +161,8 @@ static int even_parts(struct tu_ckpt *c, const char *name, const uint64_t *dim,
 
 static int bad_sub(const char *name, const char *what, struct tu_err *err)
 {
-    return tu_fail(err, TU_EINCOMPLETE, "'%.80s': parameter_with_sub_params: %s", name, what);
+    return tu_fail(err, TU_EINCOMPLETE, "'%.80s': parameter_with_sub_params: %s", name,
+                   what);
 }
 
 /* Width of part k on rank r: as recorded, or an equal share. */
@@ -224,10 +225,11 @@ int tui_ucp_cut(struct tu_ckpt *c, const struct tui_ucp *u, const char *name,
     int rc = 0;
     *out = (struct tui_cut){.kind = TUI_CUT_AXIS};
     if (!u && c->tp > 1)
-        return tu_fail(err, TU_EUSAGE,
-                       "how %u tensor-parallel ranks cut '%.60s' is not in the files: they "
-                       "have no universal_checkpoint_info (give --from zero:rules=FILE)",
-                       c->tp, name);
+        return tu_fail(
+            err, TU_EUSAGE,
+            "how %u tensor-parallel ranks cut '%.60s' is not in the files: they "
+            "have no universal_checkpoint_info (give --from zero:rules=FILE)",
+            c->tp, name);
     for (int k = 0; k < LISTS && u && !rc; k++)
         rc = match(u, (enum list)k, name, &r[k], err);
     if (rc)
@@ -254,16 +256,18 @@ static int whole_parts(const struct tui_ucp *u, const struct rule *sub, bool hal
                        struct tu_err *err)
 {
     const struct tu_pnode *shape = sub ? tu_pnode_get(sub->sub, "shape") : NULL;
-    const struct tu_pnode *s = is_list(shape) && out->axis < shape->n ? shape->item[out->axis]
-                                                                      : NULL;
+    const struct tu_pnode *s =
+        is_list(shape) && out->axis < shape->n ? shape->item[out->axis] : NULL;
     uint64_t sum = 0;
     (void)u;
     out->parts = halves ? 2 : 1;
     if (is_list(s)) {
         out->parts = (uint32_t)tu_min(s->n, TUI_PARTS);
         for (uint32_t k = 0; k < out->parts; k++)
-            sum += size[k] = s->item[k]->kind == TU_P_INT ? (uint64_t)s->item[k]->integer : 0;
-        return sum == n ? 0 : bad_sub(name, "its sizes do not add up to the tensor's", err);
+            sum += size[k] =
+                s->item[k]->kind == TU_P_INT ? (uint64_t)s->item[k]->integer : 0;
+        return sum == n ? 0
+                        : bad_sub(name, "its sizes do not add up to the tensor's", err);
     }
     if (s && s->kind == TU_P_INT && s->integer > 0 && s->integer <= TUI_PARTS)
         out->parts = (uint32_t)s->integer;
@@ -272,8 +276,8 @@ static int whole_parts(const struct tui_ucp *u, const struct rule *sub, bool hal
     return n % out->parts ? bad_sub(name, "its parts are not equal", err) : 0;
 }
 
-int tui_ucp_kind(struct tu_ckpt *c, const struct tui_ucp *u, const char *name, unsigned rank,
-                 struct tui_cut *out, struct tu_err *err)
+int tui_ucp_kind(struct tu_ckpt *c, const struct tui_ucp *u, const char *name,
+                 unsigned rank, struct tui_cut *out, struct tu_err *err)
 {
     const struct rule *r[LISTS] = {NULL};
     int rc = 0;
@@ -309,8 +313,9 @@ int tui_ucp_target(struct tu_ckpt *c, const struct tui_ucp *u, const char *name,
     int rc = 0;
     *out = (struct tui_cut){.kind = TUI_CUT_WHOLE};
     if (!u && c->tp > 1)
-        return tu_fail(err, TU_EUSAGE, "tp=%u: how '%.80s' is cut is not known: the source "
-                                       "has no universal_checkpoint_info",
+        return tu_fail(err, TU_EUSAGE,
+                       "tp=%u: how '%.80s' is cut is not known: the source "
+                       "has no universal_checkpoint_info",
                        c->tp, name);
     for (int k = 0; k < LISTS && u && !rc; k++)
         rc = match(u, (enum list)k, name, &r[k], err);
@@ -319,8 +324,9 @@ int tui_ucp_target(struct tu_ckpt *c, const struct tui_ucp *u, const char *name,
     out->kind = TUI_CUT_AXIS;
     out->halves = r[HALVES] != NULL;
     out->sub = r[SUB] && !r[HALVES];
-    const struct tu_pnode *axis = out->sub ? tu_pnode_get(r[SUB]->sub, "partition_dim") : NULL;
-    out->axis = axis && axis->kind == TU_P_INT  ? (unsigned)axis->integer
+    const struct tu_pnode *axis =
+        out->sub ? tu_pnode_get(r[SUB]->sub, "partition_dim") : NULL;
+    out->axis = axis && axis->kind == TU_P_INT     ? (unsigned)axis->integer
                 : r[ROW] && !r[HALVES] && rank > 1 ? 1
                                                    : 0;
     out->vocab = r[VOCAB] && u->vocab && out->axis == 0;
@@ -331,12 +337,14 @@ int tui_ucp_target(struct tu_ckpt *c, const struct tui_ucp *u, const char *name,
     if (out->vocab)
         n = tu_ceil_div(n, (uint64_t)c->tp) * c->tp;
     rc = whole_parts(u, out->sub ? r[SUB] : NULL, out->halves, name, n, out, size, err);
-    if (!rc && !(w = tu_arena_alloc(c->arena, (size_t)out->parts * c->tp, sizeof *w, err)))
+    if (!rc &&
+        !(w = tu_arena_alloc(c->arena, (size_t)out->parts * c->tp, sizeof *w, err)))
         rc = TU_ENOMEM;
     for (uint32_t k = 0; k < out->parts && !rc; k++) {
         if (size[k] % c->tp)
-            rc = tu_fail(err, TU_EUSAGE, "'%.80s': a part of %llu does not divide by tp=%u",
-                         name, (unsigned long long)size[k], c->tp);
+            rc = tu_fail(err, TU_EUSAGE,
+                         "'%.80s': a part of %llu does not divide by tp=%u", name,
+                         (unsigned long long)size[k], c->tp);
         for (uint32_t i = 0; i < c->tp && !rc; i++)
             w[k * c->tp + i] = size[k] / c->tp;
     }
@@ -366,8 +374,10 @@ int tui_cut_piece(struct tu_ckpt *c, const struct tui_cut *cut, const uint64_t *
     if (!rc)
         memcpy(whole, dim, rank * sizeof *whole);
     if (!rc && cut->kind == TUI_CUT_AVERAGE)
-        rc = tu_fail(err, TU_EUNSUP, "'%.100s' is the mean of its ranks' values, which are "
-                                     "not averaged here", p->tensor.name);
+        rc = tu_fail(err, TU_EUNSUP,
+                     "'%.100s' is the mean of its ranks' values, which are "
+                     "not averaged here",
+                     p->tensor.name);
     for (uint32_t k = 0; k < cut->parts && !rc; k++) {
         uint64_t first[TU_RANK_MAX] = {0}, in[TU_RANK_MAX] = {0}, size[TU_RANK_MAX];
         memcpy(size, p->tensor.dim, rank * sizeof *size);
@@ -381,8 +391,8 @@ int tui_cut_piece(struct tu_ckpt *c, const struct tui_cut *cut, const uint64_t *
         local += size[axis];
         if (cut->vocab && axis == 0) /* rows behind the last true one are padding */
             size[0] = first[0] < cut->rows ? tu_min(size[0], cut->rows - first[0]) : 0;
-        const struct tu_slab *one = size[axis] ? tui_slab(c, first, size, in, rank, err)
-                                               : NULL;
+        const struct tu_slab *one =
+            size[axis] ? tui_slab(c, first, size, in, rank, err) : NULL;
         if (one)
             box[p->boxes++] = *one;
         else if (size[axis])

@@ -21,25 +21,27 @@ static bool is_safe(const char *name)
 }
 
 /* The whole tensor's dimensions, and no boxes: its file holds it whole. */
-static int whole_piece(struct zero_reader *r, const struct zero_param *q, struct tu_piece *p,
-                       struct tu_err *err)
+static int whole_piece(struct zero_reader *r, const struct zero_param *q,
+                       struct tu_piece *p, struct tu_err *err)
 {
     struct tui_cut cut;
     struct tu_piece part = {.at = {.tp = 0}};
     int rc = tui_ucp_cut(r->c, r->z.ucp, q->name, q->dim, q->rank, &cut, err);
     if (!rc)
-        rc = tu_tensor_make(&part.tensor, r->c->arena, q->name, TU_F32, q->dim, q->rank, NULL,
-                            err);
+        rc = tu_tensor_make(&part.tensor, r->c->arena, q->name, TU_F32, q->dim, q->rank,
+                            NULL, err);
     if (!rc && cut.kind == TUI_CUT_AXIS)
         rc = tui_cut_piece(r->c, &cut, q->dim, &part, err);
     if (rc)
         return rc;
     return tu_tensor_make(&p->tensor, r->c->arena, q->name, TU_F32,
-                          cut.kind == TUI_CUT_AXIS ? part.whole : q->dim, q->rank, NULL, err);
+                          cut.kind == TUI_CUT_AXIS ? part.whole : q->dim, q->rank, NULL,
+                          err);
 }
 
 /* The tensor of a state's file is the whole, or its elements in one line. */
-static int fit(struct zero_reader *r, struct tu_piece *p, size_t index, struct tu_err *err)
+static int fit(struct zero_reader *r, struct tu_piece *p, size_t index,
+               struct tu_err *err)
 {
     const struct tu_source *s = r->c->file[p->file].source;
     const struct tu_tensor *t = &s->tensor[index];
@@ -51,8 +53,8 @@ static int fit(struct zero_reader *r, struct tu_piece *p, size_t index, struct t
     if (!same && t->rank == 1 && t->bytes / elem * 4 == p->tensor.bytes)
         p->flat = (struct tu_flat){true, 0, t->bytes / elem, 0};
     else if (!same)
-        return tu_fail(err, TU_EINCOMPLETE, "%.150s: not of the shape that param_shapes says",
-                       s->path);
+        return tu_fail(err, TU_EINCOMPLETE,
+                       "%.150s: not of the shape that param_shapes says", s->path);
     return 0;
 }
 
@@ -71,9 +73,9 @@ static int add_piece(struct zero_reader *r, struct tu_piece p, const char *name,
 }
 
 /* One file of a parameter's folder. */
-static int add_state(struct zero_reader *r, const struct zero_param *q, const char *folder,
-                     const char *file, const struct tu_shard_opts *o, const struct tu_job *job,
-                     struct tu_err *err)
+static int add_state(struct zero_reader *r, const struct zero_param *q,
+                     const char *folder, const char *file, const struct tu_shard_opts *o,
+                     const struct tu_job *job, struct tu_err *err)
 {
     struct tu_ckpt *c = r->c;
     struct tu_source *s = NULL;
@@ -88,7 +90,8 @@ static int add_state(struct zero_reader *r, const struct zero_param *q, const ch
     if (rc)
         return rc;
     const struct tu_pnode *root = tui_file_root(c, p.file);
-    const struct tu_pnode *v = tu_pnode_get(root, "param") ? tu_pnode_get(root, "param") : root;
+    const struct tu_pnode *v =
+        tu_pnode_get(root, "param") ? tu_pnode_get(root, "param") : root;
     if (!strcmp(state, "step"))
         return tui_zero_step(r, p.file, v, err);
     size_t index = v ? tu_pnode_number(v) : SIZE_MAX;
@@ -97,7 +100,8 @@ static int add_state(struct zero_reader *r, const struct zero_param *q, const ch
     rc = whole_piece(r, q, &p, err);
     if (!rc)
         rc = fit(r, &p, index, err);
-    if (!rc && r->z.partitioned && !strcmp(state, "fp32")) /* the weight is its rounding */
+    if (!rc && r->z.partitioned &&
+        !strcmp(state, "fp32")) /* the weight is its rounding */
         rc = add_piece(r, p, q->name, NULL, r->weight_dtype, err);
     return rc ? rc : add_piece(r, p, q->name, state, s->tensor[index].dtype, err);
 }
@@ -115,7 +119,8 @@ static int add_param(struct zero_reader *r, const struct zero_param *q,
     char *folder = tu_arena_printf(r->c->arena, err, "%s/zero/%s", r->z.folder, q->name);
     int n = 0, rc = folder ? 0 : TU_ENOMEM;
     if (!rc && !is_safe(q->name))
-        rc = tu_fail(err, TU_EFORMAT, "param_shapes: '%.100s' is no name of a folder", q->name);
+        rc = tu_fail(err, TU_EFORMAT, "param_shapes: '%.100s' is no name of a folder",
+                     q->name);
     if (!rc)
         n = scandir(folder, &list, is_state, alphasort);
     if (!rc && n <= 0)

@@ -7,7 +7,7 @@
 
 int tui_universal_plan(struct tu_ckpt *c, const struct tu_spec *spec,
                        const struct tu_shard_opts *o, struct tu_err *err);
-int tui_universal_extra(const struct tu_ckpt *c, const char *folder, const struct tu_job *job,
-                        struct tu_err *err);
+int tui_universal_extra(const struct tu_ckpt *c, const char *folder,
+                        const struct tu_job *job, struct tu_err *err);
 
 #endif

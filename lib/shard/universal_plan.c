@@ -18,9 +18,10 @@ static struct tu_pnode *sub_shape(struct zero_writer *w, const struct tui_param 
             shape->item[i]->kind = TU_P_TUPLE;
     if (shape)
         shape->kind = TU_P_TUPLE;
-    return entry ? tu_pnode_object(w->c->arena,
-                                   "deepspeed.checkpoint.universal_checkpoint SubparamShape",
-                                   entry, err)
+    return entry ? tu_pnode_object(
+                       w->c->arena,
+                       "deepspeed.checkpoint.universal_checkpoint SubparamShape", entry,
+                       err)
                  : NULL;
 }
 
@@ -47,15 +48,17 @@ static int describe(struct zero_writer *w, const struct tui_param *q, uint32_t i
     return rc;
 }
 
-static int add_file(struct zero_writer *w, const char *name, const char *state, uint32_t *f,
-                    struct tu_err *err)
+static int add_file(struct zero_writer *w, const char *name, const char *state,
+                    uint32_t *f, struct tu_err *err)
 {
-    char *path = tu_arena_printf(w->c->arena, err, "%s/zero/%s/%s.pt", w->tag, name, state);
-    int rc = path ? tui_add_target(w->c, path, tu_format_find("torch"), (struct tu_coord){0}, f,
-                                   err)
+    char *path =
+        tu_arena_printf(w->c->arena, err, "%s/zero/%s/%s.pt", w->tag, name, state);
+    int rc = path ? tui_add_target(w->c, path, tu_format_find("torch"),
+                                   (struct tu_coord){0}, f, err)
                   : TU_ENOMEM;
     if (!rc)
-        w->c->file[*f].save.folder_name = tu_arena_text(w->c->arena, state, strlen(state), err);
+        w->c->file[*f].save.folder_name =
+            tu_arena_text(w->c->arena, state, strlen(state), err);
     return rc || w->c->file[*f].save.folder_name ? rc : TU_ENOMEM;
 }
 
@@ -86,18 +89,21 @@ static int plan_state(struct zero_writer *w, const struct tui_param *q, size_t s
         return tui_add_blank(w->c, f, p.index, 0, numel * 4, err);
     p.file = f;
     p.fuse = w->c->from->atom[atom].fuse;
-    rc = tu_tensor_make(&p.tensor, w->c->arena, t->name, TU_F32, t->dim, t->rank, NULL, err);
+    rc = tu_tensor_make(&p.tensor, w->c->arena, t->name, TU_F32, t->dim, t->rank, NULL,
+                        err);
     if (flat)
         p.flat = (struct tu_flat){true, 0, numel, 0};
     return rc ? rc : tui_piece_add(w->c, &p, err);
 }
 
-static int plan_param(struct zero_writer *w, const struct tui_param *q, struct tu_err *err)
+static int plan_param(struct zero_writer *w, const struct tui_param *q,
+                      struct tu_err *err)
 {
     int rc = 0;
     uint32_t f;
     if (*q->name == '.' || strchr(q->name, '/'))
-        return tu_fail(err, TU_EUSAGE, "'%.100s' cannot be the name of a folder", q->name);
+        return tu_fail(err, TU_EUSAGE, "'%.100s' cannot be the name of a folder",
+                       q->name);
     for (size_t s = 0; s < w->params.states && !rc; s++)
         rc = plan_state(w, q, s, err);
     if (rc || w->stage == 3)
@@ -114,14 +120,15 @@ static int plan_rest(struct zero_writer *w, const struct tui_param *q, struct tu
     struct tu_piece p = {.fuse = atom->fuse};
     uint32_t f;
     if (*q->name == '.' || strchr(q->name, '/'))
-        return tu_fail(err, TU_EUSAGE, "'%.100s' cannot be the name of a folder", q->name);
+        return tu_fail(err, TU_EUSAGE, "'%.100s' cannot be the name of a folder",
+                       q->name);
     int rc = d ? add_file(w, q->name, "fp32", &f, err) : TU_ENOMEM;
     if (!rc)
         rc = tui_add_target_tensor(w->c, f, "param", TU_F32, atom->tensor.dim,
                                    atom->tensor.rank, &p.index, err);
     if (!rc)
-        rc = tu_pnode_set(w->c->arena, d, "param", tu_pnode_tensor(w->c->arena, p.index, err),
-                          err);
+        rc = tu_pnode_set(w->c->arena, d, "param",
+                          tu_pnode_tensor(w->c->arena, p.index, err), err);
     if (rc)
         return rc;
     w->c->file[f].save.object = d;
@@ -134,8 +141,8 @@ static int plan_settings(struct zero_writer *w, struct tu_err *err)
 {
     char *path = tu_arena_printf(w->c->arena, err, "%s/zero/optimizer_state.pt", w->tag);
     uint32_t f;
-    int rc = path ? tui_add_target(w->c, path, tu_format_find("torch"), (struct tu_coord){0}, &f,
-                                   err)
+    int rc = path ? tui_add_target(w->c, path, tu_format_find("torch"),
+                                   (struct tu_coord){0}, &f, err)
                   : TU_ENOMEM;
     return rc ? rc : tui_zero_settings(w, f, &w->c->file[f].save.object, err);
 }
@@ -161,8 +168,8 @@ int tui_universal_plan(struct tu_ckpt *c, const struct tu_spec *spec,
     return rc;
 }
 
-int tui_universal_extra(const struct tu_ckpt *c, const char *folder, const struct tu_job *job,
-                        struct tu_err *err)
+int tui_universal_extra(const struct tu_ckpt *c, const char *folder,
+                        const struct tu_job *job, struct tu_err *err)
 {
     return tui_zero_latest(c, folder, "latest_universal", job, err);
 }

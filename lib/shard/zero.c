@@ -19,7 +19,7 @@
 const struct tu_pnode *tui_item(const struct tu_pnode *v, size_t i)
 {
     return v && (v->kind == TU_P_LIST || v->kind == TU_P_TUPLE) && i < v->n ? v->item[i]
-                                                                           : NULL;
+                                                                            : NULL;
 }
 
 uint32_t tui_zero_model(const struct zero_reader *r, uint32_t mp, uint32_t dp)
@@ -53,10 +53,11 @@ static int numel_of(const uint64_t *dim, unsigned rank, uint64_t *out, struct tu
 }
 
 /* The entry of this name in the group of another rank's shapes. */
-const struct tu_pnode *tui_zero_shape_in(const struct zero_reader *r, uint32_t mp, size_t g,
-                                       const char *key, const char *name)
+const struct tu_pnode *tui_zero_shape_in(const struct zero_reader *r, uint32_t mp,
+                                         size_t g, const char *key, const char *name)
 {
-    const struct tu_pnode *all = tu_pnode_get(tui_file_root(r->c, tui_zero_model(r, mp, 0)), key);
+    const struct tu_pnode *all =
+        tu_pnode_get(tui_file_root(r->c, tui_zero_model(r, mp, 0)), key);
     return tu_pnode_get(g == SIZE_MAX ? all : tui_item(all, g), name);
 }
 
@@ -70,27 +71,32 @@ static int all_dims(struct zero_reader *r, uint32_t mp, size_t g, const char *ke
     int rc = dims_of(tui_zero_shape_in(r, mp, g, key, p->name), one, &p->rank, err);
     if (!rc)
         rc = numel_of(one, p->rank, &p->numel, err);
-    if (!rc && !(all = tu_arena_alloc(r->c->arena, (size_t)tp * p->rank + 1, sizeof *all, err)))
+    if (!rc &&
+        !(all = tu_arena_alloc(r->c->arena, (size_t)tp * p->rank + 1, sizeof *all, err)))
         rc = TU_ENOMEM;
     for (uint32_t t = 0; t < tp && !rc; t++) {
         rc = dims_of(tui_zero_shape_in(r, first + t, g, key, p->name), one, &rank, err);
         if (!rc && rank != p->rank)
-            rc = tu_fail(err, TU_EINCOMPLETE, "'%.100s' has rank %u on one tensor-parallel "
-                         "rank and %u on another", p->name, p->rank, rank);
+            rc = tu_fail(err, TU_EINCOMPLETE,
+                         "'%.100s' has rank %u on one tensor-parallel "
+                         "rank and %u on another",
+                         p->name, p->rank, rank);
         if (!rc)
             memcpy(all + t * rank, one, rank * sizeof *one);
     }
     p->dim = all;
     if (rc && rc != TU_ENOMEM)
-        tu_err_prefix(err, "%s: '%.80s'", r->c->file[tui_zero_model(r, mp, 0)].path, p->name);
+        tu_err_prefix(err, "%s: '%.80s'", r->c->file[tui_zero_model(r, mp, 0)].path,
+                      p->name);
     return rc;
 }
 
-int tui_zero_group(struct zero_reader *r, uint32_t mp, size_t g, const struct tu_pnode *pads,
-                    struct zero_group *out, struct tu_err *err)
+int tui_zero_group(struct zero_reader *r, uint32_t mp, size_t g,
+                   const struct tu_pnode *pads, struct zero_group *out,
+                   struct tu_err *err)
 {
-    const struct tu_pnode *shapes =
-        tui_item(tu_pnode_get(tui_file_root(r->c, tui_zero_model(r, mp, 0)), "param_shapes"), g);
+    const struct tu_pnode *shapes = tui_item(
+        tu_pnode_get(tui_file_root(r->c, tui_zero_model(r, mp, 0)), "param_shapes"), g);
     int rc = 0;
     *out = (struct zero_group){0};
     if (!shapes || shapes->kind != TU_P_DICT)
@@ -106,7 +112,8 @@ int tui_zero_group(struct zero_reader *r, uint32_t mp, size_t g, const struct tu
         const struct tu_pnode *pad = tui_item(pads, out->n);
         *p = (struct zero_param){.name = shapes->item[i]->text, .at = out->numel};
         rc = all_dims(r, mp, g, "param_shapes", p, err);
-        out->numel += p->numel + (pad && pad->kind == TU_P_INT ? (uint64_t)pad->integer : 0);
+        out->numel +=
+            p->numel + (pad && pad->kind == TU_P_INT ? (uint64_t)pad->integer : 0);
         out->n++;
     }
     return rc;
@@ -119,13 +126,15 @@ static uint64_t elements(const struct zero_reader *r, uint32_t f, size_t index)
 }
 
 /* Add a piece of a parameter: a run of it, or all (flat.yes false). */
-static int add(struct zero_reader *r, uint32_t f, size_t index, const struct zero_param *q,
-               const char *state, uint32_t dtype, uint32_t mp, struct tu_flat flat,
-               struct tu_err *err)
+static int add(struct zero_reader *r, uint32_t f, size_t index,
+               const struct zero_param *q, const char *state, uint32_t dtype, uint32_t mp,
+               struct tu_flat flat, struct tu_err *err)
 {
     struct tu_ckpt *c = r->c;
     const struct tu_source *s = c->file[f].source;
-    struct tu_piece p = {.file = f, .index = (uint32_t)index, .flat = flat,
+    struct tu_piece p = {.file = f,
+                         .index = (uint32_t)index,
+                         .flat = flat,
                          .at = {.tp = mp % r->z.tp, .pp = mp / r->z.tp}};
     struct tui_cut cut;
     struct tu_named named;
@@ -135,8 +144,8 @@ static int add(struct zero_reader *r, uint32_t f, size_t index, const struct zer
         rc = tu_tensor_make(&p.tensor, c->arena, q->name, s->tensor[index].dtype,
                             q->dim + p.at.tp * q->rank, q->rank, NULL, err);
     if (!rc && flat.yes && flat.at + flat.n > elements(r, f, index))
-        rc = tu_fail(err, TU_EINCOMPLETE, "%.120s: '%.60s' ends before '%.60s' does", s->path,
-                     s->tensor[index].name, q->name);
+        rc = tu_fail(err, TU_EINCOMPLETE, "%.120s: '%.60s' ends before '%.60s' does",
+                     s->path, s->tensor[index].name, q->name);
     if (!rc)
         rc = tui_cut_piece(c, &cut, p.tensor.dim, &p, err);
     if (!rc && c->canonical)
@@ -161,16 +170,18 @@ static struct tu_flat overlap(const struct zero_param *p, uint64_t lo, uint64_t 
 
 /* Elements of one rank's partition: the one size with which all ranks' fp32 vectors, cut
  * behind the last parameter or not, are as long as they are. */
-static int partition_size(const struct zero_reader *r, uint32_t mp, const uint64_t *length,
-                          const struct zero_group *g, size_t number, uint64_t *out,
-                          struct tu_err *err)
+static int partition_size(const struct zero_reader *r, uint32_t mp,
+                          const uint64_t *length, const struct zero_group *g,
+                          size_t number, uint64_t *out, struct tu_err *err)
 {
     uint64_t dp = r->z.dp, sum = 0;
-    uint64_t guess[] = {tu_ceil_div(g->numel, 2 * dp) * 2, tu_ceil_div(g->numel, dp), length[0]};
+    uint64_t guess[] = {tu_ceil_div(g->numel, 2 * dp) * 2, tu_ceil_div(g->numel, dp),
+                        length[0]};
     for (int k = 0; k < 3; k++) {
         bool fits = guess[k] * dp >= g->numel;
         for (uint64_t d = 0; d < dp; d++) {
-            uint64_t lo = tu_min(d * guess[k], g->numel), hi = tu_min(lo + guess[k], g->numel);
+            uint64_t lo = tu_min(d * guess[k], g->numel),
+                     hi = tu_min(lo + guess[k], g->numel);
             fits &= length[d] == guess[k] || length[d] == hi - lo;
         }
         *out = guess[k];
@@ -179,10 +190,11 @@ static int partition_size(const struct zero_reader *r, uint32_t mp, const uint64
     }
     for (uint64_t d = 0; d < dp; d++)
         sum += length[d];
-    return tu_fail(err, TU_EINCOMPLETE,
-                   "%.100s: group %zu: param_shapes has %llu elements, the files of %llu ranks "
-                   "hold %llu",
-                   r->c->file[tui_zero_model(r, mp, 0)].path, number, U(g->numel), U(dp), U(sum));
+    return tu_fail(
+        err, TU_EINCOMPLETE,
+        "%.100s: group %zu: param_shapes has %llu elements, the files of %llu ranks "
+        "hold %llu",
+        r->c->file[tui_zero_model(r, mp, 0)].path, number, U(g->numel), U(dp), U(sum));
 }
 
 /* fragment_address(numel, start), a named tuple or a data class. */
@@ -201,24 +213,28 @@ static bool fragment(const struct tu_pnode *v, uint64_t *numel, uint64_t *start)
 }
 
 /* The rank's own record of where its parameters lie says the same. */
-static int agrees(const struct zero_reader *r, uint32_t f, size_t g, const struct zero_param *p,
-                  struct tu_flat run, struct tu_err *err)
+static int agrees(const struct zero_reader *r, uint32_t f, size_t g,
+                  const struct zero_param *p, struct tu_flat run, struct tu_err *err)
 {
-    const struct tu_pnode *state = tu_pnode_get(tui_file_root(r->c, f), "optimizer_state_dict");
+    const struct tu_pnode *state =
+        tu_pnode_get(tui_file_root(r->c, f), "optimizer_state_dict");
     const struct tu_pnode *map = tui_item(tu_pnode_get(state, "param_slice_mappings"), g);
     const struct tu_pnode *v = tu_pnode_get(map, p->name);
     uint64_t numel = 0, start = 0;
     if (!map || (!v && !run.n))
         return 0;
-    if (!v || !fragment(v, &numel, &start) || numel != run.n || (run.n && start != run.at))
+    if (!v || !fragment(v, &numel, &start) || numel != run.n ||
+        (run.n && start != run.at))
         return tu_fail(err, TU_EINCOMPLETE,
                        "%.100s: '%.60s': param_shapes places %llu elements at %llu, "
                        "param_slice_mappings %llu at %llu",
-                       r->c->file[f].path, p->name, U(run.n), U(run.at), U(numel), U(start));
+                       r->c->file[f].path, p->name, U(run.n), U(run.at), U(numel),
+                       U(start));
     return 0;
 }
 
-static size_t tensor_number(const struct zero_reader *r, uint32_t f, const struct tu_pnode *v)
+static size_t tensor_number(const struct zero_reader *r, uint32_t f,
+                            const struct tu_pnode *v)
 {
     size_t n = v ? tu_pnode_number(v) : SIZE_MAX;
     return n < r->c->file[f].source->n ? n : SIZE_MAX;
@@ -226,7 +242,7 @@ static size_t tensor_number(const struct zero_reader *r, uint32_t f, const struc
 
 /* The step of a group is a number or a scalar tensor. */
 int tui_zero_step(struct zero_reader *r, uint32_t f, const struct tu_pnode *v,
-                     struct tu_err *err)
+                  struct tu_err *err)
 {
     const struct tu_source *s = r->c->file[f].source;
     size_t i = tensor_number(r, f, v);
@@ -238,7 +254,8 @@ int tui_zero_step(struct zero_reader *r, uint32_t f, const struct tu_pnode *v,
         char raw[16];
         if (s->tensor[i].bytes > 8)
             return 0;
-        rc = tu_source_read(r->c->file[f].source, i, 0, raw, (size_t)s->tensor[i].bytes, err);
+        rc = tu_source_read(r->c->file[f].source, i, 0, raw, (size_t)s->tensor[i].bytes,
+                            err);
         if (!rc)
             rc = tu_cast(TU_F64, &step, s->tensor[i].dtype, raw, 1, err);
     }
@@ -247,17 +264,18 @@ int tui_zero_step(struct zero_reader *r, uint32_t f, const struct tu_pnode *v,
 
 /* States of one group in one rank's file: every tensor as long as its fp32 vector. */
 static int add_states(struct zero_reader *r, uint32_t f, const struct tu_pnode *state,
-                      const struct zero_param *p, uint64_t least, struct tu_flat run, uint32_t mp,
-                      struct tu_err *err)
+                      const struct zero_param *p, uint64_t least, struct tu_flat run,
+                      uint32_t mp, struct tu_err *err)
 {
     int rc = 0;
-    for (size_t i = 0; state && state->kind == TU_P_DICT && i + 1 < state->n && !rc; i += 2) {
+    for (size_t i = 0; state && state->kind == TU_P_DICT && i + 1 < state->n && !rc;
+         i += 2) {
         size_t t = tensor_number(r, f, state->item[i + 1]);
         if (t == SIZE_MAX || state->item[i]->kind != TU_P_TEXT ||
             r->c->file[f].source->tensor[t].rank != 1 || elements(r, f, t) < least)
             continue;
-        rc = add(r, f, t, p, state->item[i]->text, r->c->file[f].source->tensor[t].dtype, mp,
-                 run, err);
+        rc = add(r, f, t, p, state->item[i]->text, r->c->file[f].source->tensor[t].dtype,
+                 mp, run, err);
     }
     return rc;
 }
@@ -282,17 +300,20 @@ static int flat_group(struct zero_reader *r, uint32_t mp, size_t g, struct tu_er
     uint64_t *length = tu_calloc(dp, sizeof *length, err), part = 0;
     struct zero_group group;
     int rc = length ? tui_zero_group(r, mp, g,
-                               tui_item(tu_pnode_get(tui_zero_optim_of(r, file[0]),
-                                                 "param_alignment_paddings"), g),
-                               &group, err)
+                                     tui_item(tu_pnode_get(tui_zero_optim_of(r, file[0]),
+                                                           "param_alignment_paddings"),
+                                              g),
+                                     &group, err)
                     : TU_ENOMEM;
     for (uint32_t d = 0; d < dp && !rc; d++) {
-        size_t t = tensor_number(
-            r, file[d], tui_item(tu_pnode_get(tui_zero_optim_of(r, file[d]),
-                                          "single_partition_of_fp32_groups"), g));
+        size_t t = tensor_number(r, file[d],
+                                 tui_item(tu_pnode_get(tui_zero_optim_of(r, file[d]),
+                                                       "single_partition_of_fp32_groups"),
+                                          g));
         if (t == SIZE_MAX)
-            rc = tu_fail(err, TU_EFORMAT, "%.150s: no single_partition_of_fp32_groups.%zu",
-                         r->c->file[file[d]].path, g);
+            rc =
+                tu_fail(err, TU_EFORMAT, "%.150s: no single_partition_of_fp32_groups.%zu",
+                        r->c->file[file[d]].path, g);
         else
             length[d] = elements(r, file[d], t);
     }
@@ -300,7 +321,8 @@ static int flat_group(struct zero_reader *r, uint32_t mp, size_t g, struct tu_er
         rc = partition_size(r, mp, length, &group, g, &part, err);
     for (uint32_t d = 0; d < dp && !rc; d++) {
         const struct tu_pnode *o = tui_zero_optim_of(r, file[d]);
-        const struct tu_pnode *state = group_state(tu_pnode_get(o, "base_optimizer_state"), g);
+        const struct tu_pnode *state =
+            group_state(tu_pnode_get(o, "base_optimizer_state"), g);
         size_t fp32 = tensor_number(
             r, file[d], tui_item(tu_pnode_get(o, "single_partition_of_fp32_groups"), g));
         uint64_t lo = d * part, hi = tu_min(lo + part, group.numel);
@@ -310,7 +332,8 @@ static int flat_group(struct zero_reader *r, uint32_t mp, size_t g, struct tu_er
             if (!rc && run.n)
                 rc = add(r, file[d], fp32, &group.param[i], "fp32", TU_F32, mp, run, err);
             if (!rc && run.n)
-                rc = add_states(r, file[d], state, &group.param[i], hi - lo, run, mp, err);
+                rc =
+                    add_states(r, file[d], state, &group.param[i], hi - lo, run, mp, err);
         }
         if (!rc)
             rc = tui_zero_step(r, file[d], tu_pnode_get(state, "step"), err);
@@ -320,9 +343,10 @@ static int flat_group(struct zero_reader *r, uint32_t mp, size_t g, struct tu_er
 }
 
 /* The weight of a partitioned parameter is its master copy, rounded. */
-static int add_partition(struct zero_reader *r, uint32_t f, size_t fp32, const struct zero_param *p,
-                         const struct tu_pnode *state, uint64_t least, struct tu_flat run,
-                         uint32_t mp, struct tu_err *err)
+static int add_partition(struct zero_reader *r, uint32_t f, size_t fp32,
+                         const struct zero_param *p, const struct tu_pnode *state,
+                         uint64_t least, struct tu_flat run, uint32_t mp,
+                         struct tu_err *err)
 {
     int rc = 0;
     if (!run.n)
@@ -339,7 +363,8 @@ static int partitions(struct zero_reader *r, uint32_t mp, uint32_t d, size_t gro
                       struct tu_err *err)
 {
     uint32_t f = r->z.optim[mp * r->z.dp + d];
-    const struct tu_pnode *o = tui_zero_optim_of(r, f), *flat = tu_pnode_get(o, "fp32_flat_groups");
+    const struct tu_pnode *o = tui_zero_optim_of(r, f),
+                          *flat = tu_pnode_get(o, "fp32_flat_groups");
     size_t sub = 0;
     uint64_t at = 0;
     int rc = 0;
@@ -357,15 +382,16 @@ static int partitions(struct zero_reader *r, uint32_t mp, uint32_t d, size_t gro
                 at = 0;
             }
             if (at + part > most)
-                return tu_fail(err, TU_EINCOMPLETE,
-                               "%.100s: sub-group %zu has %llu elements, '%.60s' begins at "
-                               "%llu and has %llu",
-                               r->c->file[f].path, sub, U(most), p->name, U(at), U(part));
+                return tu_fail(
+                    err, TU_EINCOMPLETE,
+                    "%.100s: sub-group %zu has %llu elements, '%.60s' begins at "
+                    "%llu and has %llu",
+                    r->c->file[f].path, sub, U(most), p->name, U(at), U(part));
             uint64_t lo = tu_min(d * part, p->numel), hi = tu_min(lo + part, p->numel);
             const struct tu_pnode *state =
                 group_state(tu_pnode_get(o, "optimizer_state_dict"), sub);
-            rc = add_partition(r, f, t, p, state, most, (struct tu_flat){true, lo, hi - lo, at},
-                               mp, err);
+            rc = add_partition(r, f, t, p, state, most,
+                               (struct tu_flat){true, lo, hi - lo, at}, mp, err);
             if (!rc)
                 rc = tui_zero_step(r, f, tu_pnode_get(state, "step"), err);
             at += part;
@@ -375,18 +401,22 @@ static int partitions(struct zero_reader *r, uint32_t mp, uint32_t d, size_t gro
 }
 
 /* Frozen parameters of stage 3: each rank's piece is a tensor by itself. */
-static int frozen_pieces(struct zero_reader *r, uint32_t mp, uint32_t d, struct tu_err *err)
+static int frozen_pieces(struct zero_reader *r, uint32_t mp, uint32_t d,
+                         struct tu_err *err)
 {
     uint32_t f = tui_zero_model(r, mp, d);
     const struct tu_pnode *root = tui_file_root(r->c, f);
     const struct tu_pnode *shapes = tu_pnode_get(root, "frozen_param_shapes"),
                           *pieces = tu_pnode_get(root, "frozen_param_fragments");
     int rc = 0;
-    for (size_t i = 0; shapes && shapes->kind == TU_P_DICT && i + 1 < shapes->n && !rc; i += 2) {
-        struct zero_param p = {.name = shapes->item[i]->kind == TU_P_TEXT ? shapes->item[i]->text : ""};
+    for (size_t i = 0; shapes && shapes->kind == TU_P_DICT && i + 1 < shapes->n && !rc;
+         i += 2) {
+        struct zero_param p = {
+            .name = shapes->item[i]->kind == TU_P_TEXT ? shapes->item[i]->text : ""};
         size_t t = tensor_number(r, f, tu_pnode_get(pieces, p.name));
         if (t == SIZE_MAX)
-            return tu_fail(err, TU_EFORMAT, "%.120s: no frozen_param_fragments of '%.80s'",
+            return tu_fail(err, TU_EFORMAT,
+                           "%.120s: no frozen_param_fragments of '%.80s'",
                            r->c->file[f].path, p.name);
         rc = all_dims(r, mp, SIZE_MAX, "frozen_param_shapes", &p, err);
         uint64_t part = tu_ceil_div(p.numel, (uint64_t)r->z.dp);
@@ -403,7 +433,8 @@ static int module_dims(struct zero_reader *r, uint32_t mp, const struct tu_tenso
                        struct zero_param *p, struct tu_err *err)
 {
     uint32_t tp = r->z.tp, first = mp - mp % tp;
-    uint64_t *all = tu_arena_alloc(r->c->arena, (size_t)tp * t->rank + 1, sizeof *all, err);
+    uint64_t *all =
+        tu_arena_alloc(r->c->arena, (size_t)tp * t->rank + 1, sizeof *all, err);
     if (!all)
         return TU_ENOMEM;
     for (uint32_t k = 0; k < tp; k++) {
@@ -411,9 +442,11 @@ static int module_dims(struct zero_reader *r, uint32_t mp, const struct tu_tenso
         const struct tu_pnode *m = tu_pnode_get(tui_file_root(r->c, f), "module");
         size_t i = tensor_number(r, f, tu_pnode_get(m, p->name));
         if (i == SIZE_MAX || r->c->file[f].source->tensor[i].rank != t->rank)
-            return tu_fail(err, TU_EINCOMPLETE, "%.120s: module has no '%.80s' of rank %u",
-                           r->c->file[f].path, p->name, t->rank);
-        memcpy(all + k * t->rank, r->c->file[f].source->tensor[i].dim, t->rank * sizeof *all);
+            return tu_fail(err, TU_EINCOMPLETE,
+                           "%.120s: module has no '%.80s' of rank %u", r->c->file[f].path,
+                           p->name, t->rank);
+        memcpy(all + k * t->rank, r->c->file[f].source->tensor[i].dim,
+               t->rank * sizeof *all);
     }
     p->dim = all;
     p->rank = t->rank;
@@ -431,11 +464,13 @@ static int module_pieces(struct zero_reader *r, uint32_t mp, struct tu_err *err)
                           *shared = tu_pnode_get(root, "shared_params");
     int rc = 0;
     if (!module || module->kind != TU_P_DICT)
-        return tu_fail(err, TU_EFORMAT, "%.150s: no state dictionary under 'module'", s->path);
+        return tu_fail(err, TU_EFORMAT, "%.150s: no state dictionary under 'module'",
+                       s->path);
     for (size_t i = 0; i + 1 < module->n && !rc; i += 2) {
         const struct tu_pnode *name = module->item[i];
         size_t t = tensor_number(r, f, module->item[i + 1]);
-        if (name->kind != TU_P_TEXT || t == SIZE_MAX || tu_pnode_get(shared, name->text)) {
+        if (name->kind != TU_P_TEXT || t == SIZE_MAX ||
+            tu_pnode_get(shared, name->text)) {
             r->c->dropped++; /* extra states, and second names of shared parameters */
             continue;
         }
@@ -470,14 +505,16 @@ static int read_ranks(struct zero_reader *r, struct tu_err *err)
 }
 
 /* The family is of use only where its map takes every name. */
-static int fit_family(struct tu_ckpt *c, const struct tu_pnode *module, struct tu_err *err)
+static int fit_family(struct tu_ckpt *c, const struct tu_pnode *module,
+                      struct tu_err *err)
 {
     int rc = 0;
     for (size_t i = 0; c->canonical && module && i + 1 < module->n && !rc; i += 2) {
         struct tu_named named;
         bool yes = true;
         if (module->item[i]->kind == TU_P_TEXT)
-            rc = tu_map_match(c->canonical, module->item[i]->text, 0, 0, &named, &yes, err);
+            rc = tu_map_match(c->canonical, module->item[i]->text, 0, 0, &named, &yes,
+                              err);
         if (!yes) {
             tu_map_free(c->canonical);
             c->canonical = NULL;
@@ -488,7 +525,8 @@ static int fit_family(struct tu_ckpt *c, const struct tu_pnode *module, struct t
 }
 
 int tui_zero_read(struct zero_reader *r, const struct tu_spec *spec,
-                  const struct tu_shard_opts *o, const struct tu_job *job, struct tu_err *err)
+                  const struct tu_shard_opts *o, const struct tu_job *job,
+                  struct tu_err *err)
 {
     struct tu_ckpt *c = r->c;
     int rc = tui_zero_files(c, spec, o, job, &r->z, err);

@@ -19,8 +19,8 @@ const struct tu_pnode *tui_item(const struct tu_pnode *v, size_t i);
 /* The file with the model's state of these ranks. */
 uint32_t tui_zero_model(const struct zero_reader *r, uint32_t mp, uint32_t dp);
 /* The shape of a parameter in group g (SIZE_MAX: no groups) of `key` on one rank. */
-const struct tu_pnode *tui_zero_shape_in(const struct zero_reader *r, uint32_t mp, size_t g,
-                                         const char *key, const char *name);
+const struct tu_pnode *tui_zero_shape_in(const struct zero_reader *r, uint32_t mp,
+                                         size_t g, const char *key, const char *name);
 const struct tu_pnode *tui_zero_optim_of(const struct zero_reader *r, uint32_t f);
 size_t tui_zero_groups(const struct zero_reader *r);
 int tui_zero_describe(struct zero_reader *r, struct tu_err *err);
@@ -37,8 +37,9 @@ struct zero_group {
     size_t n;
     uint64_t numel; /* alignment between parameters included */
 };
-int tui_zero_group(struct zero_reader *r, uint32_t mp, size_t g, const struct tu_pnode *pads,
-                   struct zero_group *out, struct tu_err *err);
+int tui_zero_group(struct zero_reader *r, uint32_t mp, size_t g,
+                   const struct tu_pnode *pads, struct zero_group *out,
+                   struct tu_err *err);
 int tui_zero_step(struct zero_reader *r, uint32_t f, const struct tu_pnode *v,
                   struct tu_err *err);
 /* States as DeepSpeed's universal form has them (universal.c). */
@@ -46,7 +47,8 @@ int tui_universal_states(struct zero_reader *r, const struct tu_shard_opts *o,
                          const struct tu_job *job, struct tu_err *err);
 /* Open what r->z describes; the two layouts share it. */
 int tui_zero_read(struct zero_reader *r, const struct tu_spec *spec,
-                  const struct tu_shard_opts *o, const struct tu_job *job, struct tu_err *err);
+                  const struct tu_shard_opts *o, const struct tu_job *job,
+                  struct tu_err *err);
 
 struct zero_writer {
     struct tu_ckpt *c;
@@ -64,13 +66,13 @@ struct zero_writer {
 int tui_zero_local(struct zero_writer *w, const struct tui_param *q, uint32_t atom,
                    uint32_t tp, uint32_t dtype, struct tu_piece *out, struct tu_err *err);
 /* Its shape and elements. */
-int tui_zero_dims(struct zero_writer *w, const struct tui_param *q, uint32_t tp, uint64_t *dim,
-                  unsigned *rank, uint64_t *numel, struct tu_err *err);
+int tui_zero_dims(struct zero_writer *w, const struct tui_param *q, uint32_t tp,
+                  uint64_t *dim, unsigned *rank, uint64_t *numel, struct tu_err *err);
 /* It as a tensor of file f, in the dictionary by its name; its shape in the other. */
-int tui_zero_whole(struct zero_writer *w, uint32_t f, const struct tui_param *q, uint32_t tp,
-                   struct tu_pnode *dict, struct tu_err *err);
-int tui_zero_shape(struct zero_writer *w, struct tu_pnode *dict, const struct tui_param *q,
-                   uint32_t tp, struct tu_err *err);
+int tui_zero_whole(struct zero_writer *w, uint32_t f, const struct tui_param *q,
+                   uint32_t tp, struct tu_pnode *dict, struct tu_err *err);
+int tui_zero_shape(struct zero_writer *w, struct tu_pnode *dict,
+                   const struct tui_param *q, uint32_t tp, struct tu_err *err);
 /* How many parameters from number `first` on make a sub-group of stage 3, and the
  * elements of one rank. */
 int tui_zero_sub_group(struct zero_writer *w, const struct tui_group *g, size_t first,
@@ -84,15 +86,17 @@ int tui_zero_settings(struct zero_writer *w, uint32_t f, const struct tu_pnode *
 /* Parameters, sizes and rules of a plan; `suffix` ends the tag. */
 int tui_zero_begin(struct zero_writer *w, const struct tu_spec *spec, const char *suffix,
                    struct tu_err *err);
-int tui_zero_plan_model(struct zero_writer *w, uint32_t tp, uint32_t d, struct tu_err *err);
+int tui_zero_plan_model(struct zero_writer *w, uint32_t tp, uint32_t d,
+                        struct tu_err *err);
 /* The file that names the folder of the save. */
 int tui_zero_latest(const struct tu_ckpt *c, const char *folder, const char *name,
                     const struct tu_job *job, struct tu_err *err);
-int tui_zero_plan_optim(struct zero_writer *w, uint32_t tp, uint32_t d, struct tu_err *err);
+int tui_zero_plan_optim(struct zero_writer *w, uint32_t tp, uint32_t d,
+                        struct tu_err *err);
 
 /* The writing half of the row. */
-int tui_zero_plan(struct tu_ckpt *c, const struct tu_spec *spec, const struct tu_shard_opts *o,
-                  struct tu_err *err);
+int tui_zero_plan(struct tu_ckpt *c, const struct tu_spec *spec,
+                  const struct tu_shard_opts *o, struct tu_err *err);
 int tui_zero_extra(const struct tu_ckpt *c, const char *folder, const struct tu_job *job,
                    struct tu_err *err);
 

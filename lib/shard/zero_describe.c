@@ -57,7 +57,8 @@ static const struct tu_pnode *settings_of(const struct tu_pnode *all, size_t g)
     for (size_t i = 0; tui_item(all, i); i++) {
         const struct tu_pnode *numbers = tu_pnode_get(tui_item(all, i), "params");
         for (size_t k = 0; tui_item(numbers, k); k++)
-            if (tui_item(numbers, k)->kind == TU_P_INT && tui_item(numbers, k)->integer == (int64_t)g)
+            if (tui_item(numbers, k)->kind == TU_P_INT &&
+                tui_item(numbers, k)->integer == (int64_t)g)
                 return tui_item(all, i);
     }
     return tui_item(all, g);
@@ -74,13 +75,13 @@ static int describe_groups(struct zero_reader *r, json_t *groups, struct tu_err 
     const struct tu_pnode *settings = tu_pnode_get(base, "param_groups");
     int rc = 0;
     for (size_t g = 0; g < tui_zero_groups(r) && !rc; g++) {
-        const struct tu_pnode *shapes = tui_item(
-            tu_pnode_get(tui_file_root(r->c, r->z.model[0]), "param_shapes"), g);
+        const struct tu_pnode *shapes =
+            tui_item(tu_pnode_get(tui_file_root(r->c, r->z.model[0]), "param_shapes"), g);
         json_t *names = NULL;
         const struct tu_pnode *own = settings_of(settings, g);
         if (g && own && own == settings_of(settings, g - 1)) /* a sub-group */
-            names = json_incref(json_object_get(json_array_get(groups, json_array_size(groups) - 1),
-                                                "params"));
+            names = json_incref(json_object_get(
+                json_array_get(groups, json_array_size(groups) - 1), "params"));
         else
             rc = append_group(groups, own, &names, err);
         for (size_t i = 0; !rc && shapes && i + 1 < shapes->n; i += 2)
@@ -100,8 +101,9 @@ static int describe_scale(struct zero_reader *r, json_t *optim, struct tu_err *e
     int rc = tui_json_of(&clip, tu_pnode_get(o, "clip_grad"), err);
     if (!rc && scaler && scaler->kind == TU_P_CALL && scaler->n > TU_P_STATE)
         rc = tui_json_of(&scale, scaler->item[TU_P_STATE], err);
-    if (!rc && ((clip && json_object_set_new(optim, "clip_grad", clip)) ||
-                (json_is_object(scale) && json_object_set_new(optim, "loss_scaler", scale))))
+    if (!rc &&
+        ((clip && json_object_set_new(optim, "clip_grad", clip)) ||
+         (json_is_object(scale) && json_object_set_new(optim, "loss_scaler", scale))))
         rc = tu_fail(err, TU_ENOMEM, "out of memory");
     return rc;
 }
@@ -118,7 +120,8 @@ static int describe_rest(struct zero_reader *r, json_t *optim, struct tu_err *er
     if (!rc)
         rc = tui_json_of(&shared, tu_pnode_get(root, "shared_params"), err);
     for (size_t i = 0; !rc && module && i + 1 < module->n; i += 2) {
-        const char *name = module->item[i]->kind == TU_P_TEXT ? module->item[i]->text : "";
+        const char *name =
+            module->item[i]->kind == TU_P_TEXT ? module->item[i]->text : "";
         bool trained = false;
         for (size_t g = 0; g < tui_zero_groups(r); g++)
             trained |= tui_zero_shape_in(r, 0, g, "param_shapes", name) != NULL;

@@ -84,11 +84,13 @@ int tui_tag_folder(struct tu_ckpt *c, const char *latest, const char *tag,
     }
     const char *name = tag ? tag : text;
     if (!*name || strchr(name, '/') || !strcmp(name, ".."))
-        rc = tu_fail(err, TU_EFORMAT, "%.150s: '%.60s' is no name of a folder", path, name);
+        rc = tu_fail(err, TU_EFORMAT, "%.150s: '%.60s' is no name of a folder", path,
+                     name);
     *folder = rc ? NULL : tui_join(c->arena, c->root, name, err);
     if (!rc && *folder && !tui_is_dir(*folder))
-        rc = tu_fail(err, TU_EINCOMPLETE, "%.150s: %s names this folder, but it is not there",
-                     *folder, tag ? "tag=" : latest);
+        rc = tu_fail(err, TU_EINCOMPLETE,
+                     "%.150s: %s names this folder, but it is not there", *folder,
+                     tag ? "tag=" : latest);
     tu_free(text);
     return rc ? rc : *folder ? 0 : TU_ENOMEM;
 }
@@ -100,10 +102,11 @@ static int measure(struct dirent **list, int n, const char *folder, struct tui_z
     for (int i = 0; i < n; i++) {
         struct name f = parse(list[i]->d_name);
         if (f.kind == LAYER)
-            return tu_fail(err, TU_EUNSUP,
-                           "%.150s: '%.60s': pipeline modules and experts in files of their "
-                           "own are not read: convert with ds_to_universal first",
-                           folder, list[i]->d_name);
+            return tu_fail(
+                err, TU_EUNSUP,
+                "%.150s: '%.60s': pipeline modules and experts in files of their "
+                "own are not read: convert with ds_to_universal first",
+                folder, list[i]->d_name);
         z->mp = tu_max(z->mp, f.mp + 1);
         z->dp = f.kind == MODEL ? z->dp : tu_max(z->dp, f.dp + 1);
         z->partitioned |= f.kind == PARTITION;
@@ -144,16 +147,16 @@ static int open_all(struct tu_ckpt *c, struct dirent **list, int n,
     memset(z->optim, 0xff, grid * sizeof *z->optim);
     for (int i = 0; i < n && !rc; i++) {
         struct name f = parse(list[i]->d_name);
-        uint32_t *to = f.kind == OPTIM         ? &z->optim[f.mp * z->dp + f.dp]
-                       : f.kind == PARTITION   ? &z->model[f.mp * z->dp + f.dp]
-                       : !z->partitioned       ? &z->model[f.mp]
-                                               : NULL;
+        uint32_t *to = f.kind == OPTIM       ? &z->optim[f.mp * z->dp + f.dp]
+                       : f.kind == PARTITION ? &z->model[f.mp * z->dp + f.dp]
+                       : !z->partitioned     ? &z->model[f.mp]
+                                             : NULL;
         if (to && *to != UINT32_MAX)
             rc = tu_fail(err, TU_EINCOMPLETE, "%.120s: '%.60s' is there twice", z->folder,
                          list[i]->d_name);
         else if (to)
-            rc = open_one(c, z, list[i]->d_name, (struct tu_coord){.tp = f.mp}, o, job, to,
-                          err);
+            rc = open_one(c, z, list[i]->d_name, (struct tu_coord){.tp = f.mp}, o, job,
+                          to, err);
     }
     return rc;
 }
@@ -167,21 +170,23 @@ static int complete(const struct tui_zero *z, struct tu_err *err)
         if (z->model[i] == UINT32_MAX && !lost++)
             first = i;
     if (lost)
-        return tu_fail(err, TU_EINCOMPLETE,
-                       "%.100s: %zu of %zu model_states files are missing: the first is of "
-                       "mp_rank %zu, data-parallel rank %zu",
-                       z->folder, lost, models, z->partitioned ? first / z->dp : first,
-                       z->partitioned ? first % z->dp : 0);
+        return tu_fail(
+            err, TU_EINCOMPLETE,
+            "%.100s: %zu of %zu model_states files are missing: the first is of "
+            "mp_rank %zu, data-parallel rank %zu",
+            z->folder, lost, models, z->partitioned ? first / z->dp : first,
+            z->partitioned ? first % z->dp : 0);
     for (size_t i = 0; i < grid; i++) {
         states += z->optim[i] != UINT32_MAX;
         if (z->optim[i] == UINT32_MAX && first == SIZE_MAX)
             first = i;
     }
     if (!z->universal && states < grid && (states || z->partitioned))
-        return tu_fail(err, TU_EINCOMPLETE,
-                       "%.100s: %zu of %zu optim_states files are missing: the first is of "
-                       "mp_rank %zu, data-parallel rank %zu",
-                       z->folder, grid - states, grid, first / z->dp, first % z->dp);
+        return tu_fail(
+            err, TU_EINCOMPLETE,
+            "%.100s: %zu of %zu optim_states files are missing: the first is of "
+            "mp_rank %zu, data-parallel rank %zu",
+            z->folder, grid - states, grid, first / z->dp, first % z->dp);
     return 0;
 }
 
@@ -198,9 +203,12 @@ static int same_save(struct tu_ckpt *c, struct tui_zero *z, struct tu_err *err)
     bool states = z->optim[0] != UINT32_MAX;
     for (size_t i = 0; i < models; i++) {
         const struct tu_pnode *root = tui_file_root(c, z->model[i]);
-        const struct tu_pnode *dims = tu_pnode_get(root, "checkpoint_parallel_dimensions");
-        int64_t step = integer(root, "global_steps", -1), dp = integer(root, "dp_world_size", z->dp);
-        int64_t mp = integer(root, "mp_world_size", z->mp), pp = integer(dims, "pp_degree", 1);
+        const struct tu_pnode *dims =
+            tu_pnode_get(root, "checkpoint_parallel_dimensions");
+        int64_t step = integer(root, "global_steps", -1),
+                dp = integer(root, "dp_world_size", z->dp);
+        int64_t mp = integer(root, "mp_world_size", z->mp),
+                pp = integer(dims, "pp_degree", 1);
         int rc = 0;
         if (!i) {
             c->iteration = step;
@@ -214,11 +222,15 @@ static int same_save(struct tu_ckpt *c, struct tui_zero *z, struct tu_err *err)
                          (long long)step, (long long)c->iteration,
                          c->file[z->model[0]].path);
         else if ((states || z->partitioned) && dp != z->dp)
-            rc = tu_fail(err, TU_EINCOMPLETE, "dp_world_size is %lld, and there are files of "
-                         "%u data-parallel ranks", (long long)dp, z->dp);
+            rc = tu_fail(err, TU_EINCOMPLETE,
+                         "dp_world_size is %lld, and there are files of "
+                         "%u data-parallel ranks",
+                         (long long)dp, z->dp);
         else if (mp != z->mp && mp * pp != z->mp)
-            rc = tu_fail(err, TU_EINCOMPLETE, "mp_world_size is %lld, and there are files of "
-                         "%u model-parallel ranks", (long long)mp, z->mp);
+            rc = tu_fail(err, TU_EINCOMPLETE,
+                         "mp_world_size is %lld, and there are files of "
+                         "%u model-parallel ranks",
+                         (long long)mp, z->mp);
         if (rc) {
             tu_err_prefix(err, "%s", c->file[z->model[i]].path);
             return rc;
@@ -232,7 +244,8 @@ int tui_zero_files(struct tu_ckpt *c, const struct tu_spec *spec,
                    struct tui_zero *z, struct tu_err *err)
 {
     struct dirent **list = NULL;
-    int rc = tui_tag_folder(c, z->latest, tu_spec_get(spec, "tag"), &z->folder, err), n = 0;
+    int rc = tui_tag_folder(c, z->latest, tu_spec_get(spec, "tag"), &z->folder, err),
+        n = 0;
     if (!rc)
         n = scandir(z->folder, &list, is_rank, alphasort);
     if (!rc)

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* zero_model.c: the model_states files of a planned ZeRO checkpoint, and the plan itself. */
+/* zero_model.c: the model_states files of a planned ZeRO checkpoint, and the plan itself.
+ */
 
 #include <stdio.h>
 #include <string.h>
@@ -27,12 +28,15 @@ static int set_constants(struct zero_writer *w, struct tu_pnode *root, struct tu
     for (const char *const *k = nothing; *k && !rc; k++)
         rc = tu_pnode_set(a, root, *k, tu_pnode_new(a, TU_P_NONE, 0, err), err);
     for (size_t i = 0; i < sizeof number / sizeof *number && !rc; i++)
-        rc = tu_pnode_set(a, root, number[i].key, tu_pnode_int(a, number[i].value, err), err);
+        rc = tu_pnode_set(a, root, number[i].key, tu_pnode_int(a, number[i].value, err),
+                          err);
     if (rc || (rc = tu_pnode_set(a, mesh, "pp_degree", tu_pnode_int(a, 1, err), err)) ||
         (rc = tu_pnode_set(a, mesh, "tp_degree", tu_pnode_int(a, w->c->tp, err), err)) ||
         (rc = tu_pnode_set(a, root, "checkpoint_parallel_dimensions", mesh, err)) ||
-        (rc = tu_pnode_set(a, root, "ds_config", tu_pnode_new(a, TU_P_DICT, 0, err), err)) ||
-        (rc = tu_pnode_set(a, root, "ds_version", tu_pnode_text(a, ZERO_VERSION, err), err)))
+        (rc = tu_pnode_set(a, root, "ds_config", tu_pnode_new(a, TU_P_DICT, 0, err),
+                           err)) ||
+        (rc = tu_pnode_set(a, root, "ds_version", tu_pnode_text(a, ZERO_VERSION, err),
+                           err)))
         return rc;
     return w->info ? tu_pnode_set(a, root, "universal_checkpoint_info", w->info, err) : 0;
 }
@@ -44,14 +48,14 @@ static int set_names(struct zero_writer *w, struct tu_pnode *root, struct tu_err
     const json_t *shared = json_object_get(w->params.optim, "shared");
     int rc = buffers ? tu_pnode_set(a, root, "buffer_names", buffers, err) : TU_ENOMEM;
     for (size_t i = 0; i < w->params.buffers && !rc; i++)
-        rc = tu_pnode_add(a, buffers, NULL,
-                          tu_pnode_text(a, w->params.rest[w->params.frozen + i].name, err), err);
+        rc = tu_pnode_add(
+            a, buffers, NULL,
+            tu_pnode_text(a, w->params.rest[w->params.frozen + i].name, err), err);
     if (rc)
         return rc;
-    return tu_pnode_set(a, root, "shared_params",
-                        shared ? tui_pnode_of(a, shared, err)
-                               : tu_pnode_new(a, TU_P_DICT, 0, err),
-                        err);
+    return tu_pnode_set(
+        a, root, "shared_params",
+        shared ? tui_pnode_of(a, shared, err) : tu_pnode_new(a, TU_P_DICT, 0, err), err);
 }
 
 /* param_shapes: a dictionary for each group, or sub-group of stage 3. */
@@ -80,14 +84,16 @@ static int set_shapes(struct zero_writer *w, struct tu_pnode *root, uint32_t tp,
 
 /* A frozen parameter of stage 3 is cut like the others, a tensor for each piece. */
 static int frozen_piece(struct zero_writer *w, uint32_t f, const struct tui_param *q,
-                        uint32_t tp, uint32_t d, struct tu_pnode *dict, struct tu_err *err)
+                        uint32_t tp, uint32_t d, struct tu_pnode *dict,
+                        struct tu_err *err)
 {
     const struct tu_role *r = &w->c->role[w->c->from->atom[q->atom].fuse.role[0]];
     uint64_t dim[TU_RANK_MAX], numel;
     uint32_t dtype = tui_plan_dtype(w->c, r->dtype), index;
     unsigned rank;
     int rc = tui_zero_dims(w, q, tp, dim, &rank, &numel, err);
-    uint64_t part = tu_ceil_div(numel, (uint64_t)w->dp), elem = tu_dtype_find(dtype)->block_bytes;
+    uint64_t part = tu_ceil_div(numel, (uint64_t)w->dp),
+             elem = tu_dtype_find(dtype)->block_bytes;
     uint64_t lo = tu_min(d * part, numel), hi = tu_min(lo + part, numel);
     struct tu_piece p;
     char name[32];
@@ -95,10 +101,11 @@ static int frozen_piece(struct zero_writer *w, uint32_t f, const struct tui_para
     if (!rc)
         rc = tui_add_target_tensor(w->c, f, name, dtype, &part, 1, &index, err);
     if (!rc)
-        rc = tui_add_blank(w->c, f, index, (hi - lo) * elem, (part - (hi - lo)) * elem, err);
+        rc = tui_add_blank(w->c, f, index, (hi - lo) * elem, (part - (hi - lo)) * elem,
+                           err);
     if (!rc)
-        rc = tu_pnode_set(w->c->arena, dict, q->name, tu_pnode_tensor(w->c->arena, index, err),
-                          err);
+        rc = tu_pnode_set(w->c->arena, dict, q->name,
+                          tu_pnode_tensor(w->c->arena, index, err), err);
     if (rc || lo == hi)
         return rc;
     rc = tui_zero_local(w, q, q->atom, tp, dtype, &p, err);
@@ -115,18 +122,19 @@ static int placeholder(struct zero_writer *w, uint32_t f, const struct tui_param
     const struct tu_role *r = &w->c->role[w->c->from->atom[q->atom].fuse.role[0]];
     uint64_t none = 0;
     uint32_t index;
-    int rc = tui_add_target_tensor(w->c, f, q->name, tui_plan_dtype(w->c, r->dtype), &none, 1,
-                                   &index, err);
+    int rc = tui_add_target_tensor(w->c, f, q->name, tui_plan_dtype(w->c, r->dtype),
+                                   &none, 1, &index, err);
     return rc ? rc
               : tu_pnode_set(w->c->arena, dict, q->name,
                              tu_pnode_tensor(w->c->arena, index, err), err);
 }
 
-static int set_frozen(struct zero_writer *w, struct tu_pnode *root, uint32_t f, uint32_t tp,
-                      uint32_t d, struct tu_err *err)
+static int set_frozen(struct zero_writer *w, struct tu_pnode *root, uint32_t f,
+                      uint32_t tp, uint32_t d, struct tu_err *err)
 {
     struct tu_arena *a = w->c->arena;
-    struct tu_pnode *shapes = tui_pnode_ordered(a, err), *pieces = tui_pnode_ordered(a, err);
+    struct tu_pnode *shapes = tui_pnode_ordered(a, err),
+                    *pieces = tui_pnode_ordered(a, err);
     bool any = w->stage == 3 && w->params.frozen;
     int rc = shapes && pieces ? 0 : TU_ENOMEM;
     for (size_t i = 0; i < w->params.frozen && any && !rc; i++) {
@@ -142,8 +150,8 @@ static int set_frozen(struct zero_writer *w, struct tu_pnode *root, uint32_t f, 
 }
 
 /* The state dictionary: weights whole, or placeholders; buffers always whole. */
-static int set_module(struct zero_writer *w, struct tu_pnode *root, uint32_t f, uint32_t tp,
-                      struct tu_err *err)
+static int set_module(struct zero_writer *w, struct tu_pnode *root, uint32_t f,
+                      uint32_t tp, struct tu_err *err)
 {
     struct tu_pnode *dict = tui_pnode_ordered(w->c->arena, err);
     int rc = tu_pnode_set(w->c->arena, root, "module", dict, err);
@@ -155,26 +163,28 @@ static int set_module(struct zero_writer *w, struct tu_pnode *root, uint32_t f, 
         }
     for (size_t i = 0; i < w->params.frozen + w->params.buffers && !rc; i++) {
         const struct tui_param *q = &w->params.rest[i];
-        rc = w->stage == 3 && i < w->params.frozen ? placeholder(w, f, q, dict, err)
-                                                   : tui_zero_whole(w, f, q, tp, dict, err);
+        rc = w->stage == 3 && i < w->params.frozen
+                 ? placeholder(w, f, q, dict, err)
+                 : tui_zero_whole(w, f, q, tp, dict, err);
     }
     return rc;
 }
 
-int tui_zero_plan_model(struct zero_writer *w, uint32_t tp, uint32_t d, struct tu_err *err)
+int tui_zero_plan_model(struct zero_writer *w, uint32_t tp, uint32_t d,
+                        struct tu_err *err)
 {
     struct tu_pnode *root = tu_pnode_new(w->c->arena, TU_P_DICT, 0, err);
     char path[128];
     uint32_t f;
     int rc = root ? 0 : TU_ENOMEM;
     if (w->stage == 3)
-        snprintf(path, sizeof path, "%s/zero_pp_rank_%u_mp_rank_%02u_model_states.pt", w->tag, d,
-                 tp);
+        snprintf(path, sizeof path, "%s/zero_pp_rank_%u_mp_rank_%02u_model_states.pt",
+                 w->tag, d, tp);
     else
         snprintf(path, sizeof path, "%s/mp_rank_%02u_model_states.pt", w->tag, tp);
     if (!rc)
-        rc = tui_add_target(w->c, path, tu_format_find("torch"), (struct tu_coord){.tp = tp}, &f,
-                            err);
+        rc = tui_add_target(w->c, path, tu_format_find("torch"),
+                            (struct tu_coord){.tp = tp}, &f, err);
     if (!rc)
         rc = set_module(w, root, f, tp, err);
     if (!rc)
@@ -258,8 +268,8 @@ int tui_zero_begin(struct zero_writer *w, const struct tu_spec *spec, const char
     return rc;
 }
 
-int tui_zero_plan(struct tu_ckpt *c, const struct tu_spec *spec, const struct tu_shard_opts *o,
-                  struct tu_err *err)
+int tui_zero_plan(struct tu_ckpt *c, const struct tu_spec *spec,
+                  const struct tu_shard_opts *o, struct tu_err *err)
 {
     struct zero_writer w = {.c = c};
     (void)o;

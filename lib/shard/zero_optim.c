@@ -18,13 +18,14 @@ static struct tu_arena *arena(const struct zero_writer *w)
 
 /* The tensor of a parameter on one tensor-parallel rank, as a piece without a place. */
 int tui_zero_local(struct zero_writer *w, const struct tui_param *q, uint32_t atom,
-                       uint32_t tp, uint32_t dtype, struct tu_piece *out, struct tu_err *err)
+                   uint32_t tp, uint32_t dtype, struct tu_piece *out, struct tu_err *err)
 {
     const struct tu_atom *a = &w->c->from->atom[atom];
     uint64_t dim[TU_RANK_MAX];
     struct tui_cut cut;
     *out = (struct tu_piece){.at = {.tp = tp}, .fuse = a->fuse};
-    int rc = tui_ucp_target(w->c, w->ucp, q->name, a->tensor.dim, a->tensor.rank, &cut, err);
+    int rc =
+        tui_ucp_target(w->c, w->ucp, q->name, a->tensor.dim, a->tensor.rank, &cut, err);
     if (rc)
         return rc;
     tui_cut_dims(w->c, &cut, tp, a->tensor.dim, a->tensor.rank, dim);
@@ -33,8 +34,8 @@ int tui_zero_local(struct zero_writer *w, const struct tui_param *q, uint32_t at
         return TU_ENOMEM;
     memcpy(own, a->fuse.role, a->fuse.roles * sizeof *own);
     out->fuse.role = own;
-    rc = tu_tensor_make(&out->tensor, arena(w), a->tensor.name, dtype, dim, a->tensor.rank,
-                        NULL, err);
+    rc = tu_tensor_make(&out->tensor, arena(w), a->tensor.name, dtype, dim,
+                        a->tensor.rank, NULL, err);
     if (!rc && cut.kind == TUI_CUT_AXIS)
         rc = tui_cut_piece(w->c, &cut, dim, out, err);
     if (!rc && cut.kind == TUI_CUT_AXIS) /* padding is not the source's */
@@ -55,7 +56,8 @@ static uint64_t numel_of(const struct tu_tensor *t)
 static int pad_rows(struct zero_writer *w, const struct tu_piece *p, struct tu_flat run,
                     uint64_t base, struct tu_err *err)
 {
-    uint64_t have = 0, all = numel_of(&p->tensor), elem = tu_dtype_find(p->tensor.dtype)->block_bytes;
+    uint64_t have = 0, all = numel_of(&p->tensor),
+             elem = tu_dtype_find(p->tensor.dtype)->block_bytes;
     if (!p->box)
         return 0;
     for (uint32_t i = 0; i < p->boxes; i++) {
@@ -72,8 +74,9 @@ static int pad_rows(struct zero_writer *w, const struct tu_piece *p, struct tu_f
 
 /* A run of a parameter's state at element `at` of a flat tensor: from its own atom, from
  * the weight, or zeros. */
-static int add_run(struct zero_writer *w, uint32_t f, uint32_t index, const struct tui_param *q,
-                   size_t state, uint32_t tp, struct tu_flat run, struct tu_err *err)
+static int add_run(struct zero_writer *w, uint32_t f, uint32_t index,
+                   const struct tui_param *q, size_t state, uint32_t tp,
+                   struct tu_flat run, struct tu_err *err)
 {
     uint32_t atom = q->state[state] != UINT32_MAX ? q->state[state]
                     : state                       ? UINT32_MAX
@@ -92,8 +95,8 @@ static int add_run(struct zero_writer *w, uint32_t f, uint32_t index, const stru
     return rc ? rc : tui_piece_add(w->c, &p, err);
 }
 
-int tui_zero_whole(struct zero_writer *w, uint32_t f, const struct tui_param *q, uint32_t tp,
-                     struct tu_pnode *dict, struct tu_err *err)
+int tui_zero_whole(struct zero_writer *w, uint32_t f, const struct tui_param *q,
+                   uint32_t tp, struct tu_pnode *dict, struct tu_err *err)
 {
     const struct tu_role *r = &w->c->role[w->c->from->atom[q->atom].fuse.role[0]];
     uint32_t dtype = tui_plan_dtype(w->c, r->dtype);
@@ -108,13 +111,13 @@ int tui_zero_whole(struct zero_writer *w, uint32_t f, const struct tui_param *q,
     if (!rc)
         rc = tui_piece_add(w->c, &p, err);
     return rc ? rc
-              : tu_pnode_set(arena(w), dict, q->name, tu_pnode_tensor(arena(w), p.index, err),
-                             err);
+              : tu_pnode_set(arena(w), dict, q->name,
+                             tu_pnode_tensor(arena(w), p.index, err), err);
 }
 
 /* Shape and elements of a parameter on one tensor-parallel rank. */
-int tui_zero_dims(struct zero_writer *w, const struct tui_param *q, uint32_t tp, uint64_t *dim,
-                      unsigned *rank, uint64_t *numel, struct tu_err *err)
+int tui_zero_dims(struct zero_writer *w, const struct tui_param *q, uint32_t tp,
+                  uint64_t *dim, unsigned *rank, uint64_t *numel, struct tu_err *err)
 {
     const struct tu_tensor *t = &w->c->from->atom[q->atom].tensor;
     struct tui_cut cut;
@@ -129,8 +132,8 @@ int tui_zero_dims(struct zero_writer *w, const struct tui_param *q, uint32_t tp,
     return 0;
 }
 
-int tui_zero_shape(struct zero_writer *w, struct tu_pnode *dict, const struct tui_param *q,
-                     uint32_t tp, struct tu_err *err)
+int tui_zero_shape(struct zero_writer *w, struct tu_pnode *dict,
+                   const struct tui_param *q, uint32_t tp, struct tu_err *err)
 {
     uint64_t dim[TU_RANK_MAX], numel;
     unsigned rank;
@@ -169,7 +172,8 @@ static int step_tensor(struct zero_writer *w, uint32_t f, struct tu_pnode **out,
     return tui_piece_add(w->c, &p, err);
 }
 
-static int add_step(struct zero_writer *w, uint32_t f, struct tu_pnode *dict, struct tu_err *err)
+static int add_step(struct zero_writer *w, uint32_t f, struct tu_pnode *dict,
+                    struct tu_err *err)
 {
     struct tu_pnode *t = NULL;
     int rc = step_tensor(w, f, &t, err);
@@ -186,8 +190,9 @@ int tui_zero_scalar(struct zero_writer *w, uint32_t f, const struct tu_pnode **r
 }
 
 /* Settings of a group with `params` set to its number, as torch's optimizers save it. */
-static int add_settings(struct zero_writer *w, struct tu_pnode *list, const struct tui_group *g,
-                        size_t first, size_t n, struct tu_err *err)
+static int add_settings(struct zero_writer *w, struct tu_pnode *list,
+                        const struct tui_group *g, size_t first, size_t n,
+                        struct tu_err *err)
 {
     json_t *copy = json_copy((json_t *)(uintptr_t)g->settings);
     struct tu_pnode *numbers = tu_pnode_new(arena(w), TU_P_LIST, 0, err), *node;
@@ -220,8 +225,8 @@ static struct tu_pnode *loss_scaler(struct zero_writer *w, struct tu_err *err)
                       dynamic[] = "deepspeed.runtime.fp16.loss_scaler DynamicLossScaler";
     const json_t *known = json_object_get(w->params.optim, "loss_scaler");
     struct tu_arena *a = arena(w);
-    struct tu_pnode *state = known ? tui_pnode_of(a, known, err)
-                                   : tu_pnode_new(a, TU_P_DICT, 0, err);
+    struct tu_pnode *state =
+        known ? tui_pnode_of(a, known, err) : tu_pnode_new(a, TU_P_DICT, 0, err);
     bool moves = json_is_true(json_object_get(known, "dynamic"));
     int rc = state ? 0 : TU_ENOMEM;
     if (!rc && !known)
@@ -229,7 +234,8 @@ static struct tu_pnode *loss_scaler(struct zero_writer *w, struct tu_err *err)
     if (!rc && !known)
         rc = tu_pnode_set(a, state, "dynamic", tu_pnode_bool(a, false, err), err);
     if (!rc && moves)
-        rc = tu_pnode_set(a, state, "dtype", tu_pnode_global(a, "torch float16", err), err);
+        rc = tu_pnode_set(a, state, "dtype", tu_pnode_global(a, "torch float16", err),
+                          err);
     return rc ? NULL : tu_pnode_object(a, moves ? dynamic : fixed, state, err);
 }
 
@@ -242,10 +248,13 @@ static int set_scale(struct zero_writer *w, struct tu_pnode *dict, struct tu_err
     bool moves = json_is_true(json_object_get(known, "dynamic"));
     int rc = tu_pnode_set(a, dict, "loss_scaler", loss_scaler(w, err), err);
     if (!rc)
-        rc = tu_pnode_set(a, dict, "dynamic_loss_scale", tu_pnode_bool(a, moves, err), err);
+        rc = tu_pnode_set(a, dict, "dynamic_loss_scale", tu_pnode_bool(a, moves, err),
+                          err);
     if (!rc)
         rc = tu_pnode_set(a, dict, "overflow", tu_pnode_bool(a, false, err), err);
-    return rc || !clip ? rc : tu_pnode_set(a, dict, "clip_grad", tui_pnode_of(a, clip, err), err);
+    return rc || !clip
+               ? rc
+               : tu_pnode_set(a, dict, "clip_grad", tui_pnode_of(a, clip, err), err);
 }
 
 static int optim_begin(struct zero_writer *w, struct optim *o, struct tu_err *err)
@@ -253,24 +262,30 @@ static int optim_begin(struct zero_writer *w, struct optim *o, struct tu_err *er
     struct tu_arena *a = arena(w);
     struct tu_pnode *base = tu_pnode_new(a, TU_P_DICT, 0, err);
     bool flat = w->stage < 3;
-    *o = (struct optim){tu_pnode_new(a, TU_P_DICT, 0, err), tu_pnode_new(a, TU_P_DICT, 0, err),
-                        tu_pnode_new(a, TU_P_DICT, 0, err), tu_pnode_new(a, TU_P_LIST, 0, err),
-                        tu_pnode_new(a, TU_P_LIST, 0, err), tu_pnode_new(a, TU_P_LIST, 0, err),
-                        tu_pnode_new(a, TU_P_LIST, 0, err)};
+    *o = (struct optim){
+        tu_pnode_new(a, TU_P_DICT, 0, err), tu_pnode_new(a, TU_P_DICT, 0, err),
+        tu_pnode_new(a, TU_P_DICT, 0, err), tu_pnode_new(a, TU_P_LIST, 0, err),
+        tu_pnode_new(a, TU_P_LIST, 0, err), tu_pnode_new(a, TU_P_LIST, 0, err),
+        tu_pnode_new(a, TU_P_LIST, 0, err)};
     struct tu_pnode *counts = tu_pnode_new(a, TU_P_LIST, 0, err);
-    int rc = !base || !o->root || !o->dict || !o->groups || !o->fp32 || !o->paddings || !o->maps
+    int rc = !base || !o->root || !o->dict || !o->groups || !o->fp32 || !o->paddings ||
+                     !o->maps
                  ? TU_ENOMEM
                  : 0;
     if (rc || (rc = tu_pnode_set(a, base, "state", o->state, err)) ||
         (rc = tu_pnode_set(a, base, "param_groups", o->groups, err)) ||
         (rc = tu_pnode_set(a, o->root, "optimizer_state_dict", o->dict, err)) ||
-        (rc = tu_pnode_set(a, o->root, "ds_version", tu_pnode_text(a, ZERO_VERSION, err), err)) ||
-        (rc = tu_pnode_set(a, o->dict, "zero_stage", tu_pnode_int(a, w->stage, err), err)) ||
+        (rc = tu_pnode_set(a, o->root, "ds_version", tu_pnode_text(a, ZERO_VERSION, err),
+                           err)) ||
+        (rc = tu_pnode_set(a, o->dict, "zero_stage", tu_pnode_int(a, w->stage, err),
+                           err)) ||
         (rc = set_scale(w, o->dict, err)) ||
-        (rc = tu_pnode_set(a, o->dict, "ds_version", tu_pnode_text(a, ZERO_VERSION, err), err)))
+        (rc = tu_pnode_set(a, o->dict, "ds_version", tu_pnode_text(a, ZERO_VERSION, err),
+                           err)))
         return rc;
     if (!flat)
-        rc = (rc = tu_pnode_set(a, o->dict, "partition_count", tu_pnode_int(a, w->dp, err), err))
+        rc = (rc = tu_pnode_set(a, o->dict, "partition_count",
+                                tu_pnode_int(a, w->dp, err), err))
                  ? rc
              : (rc = tu_pnode_set(a, o->dict, "optimizer_state_dict", base, err))
                  ? rc
@@ -280,7 +295,8 @@ static int optim_begin(struct zero_writer *w, struct optim *o, struct tu_err *er
     if (!flat && !rc)
         return 0;
     if (rc || (rc = tu_pnode_set(a, o->dict, "base_optimizer_state", base, err)) ||
-        (rc = tu_pnode_set(a, o->dict, "single_partition_of_fp32_groups", o->fp32, err)) ||
+        (rc =
+             tu_pnode_set(a, o->dict, "single_partition_of_fp32_groups", o->fp32, err)) ||
         (rc = tu_pnode_set(a, o->dict, "group_paddings", o->paddings, err)) ||
         (rc = tu_pnode_set(a, o->dict, "partition_count", counts, err)))
         return rc;
@@ -288,12 +304,12 @@ static int optim_begin(struct zero_writer *w, struct optim *o, struct tu_err *er
 }
 
 /* A dictionary of a group's vectors under the number g of `state`. */
-static int group_dict(struct zero_writer *w, struct optim *o, size_t g, struct tu_pnode **out,
-                      struct tu_err *err)
+static int group_dict(struct zero_writer *w, struct optim *o, size_t g,
+                      struct tu_pnode **out, struct tu_err *err)
 {
     *out = tu_pnode_new(arena(w), TU_P_DICT, 0, err);
-    return *out ? tu_pnode_add(arena(w), o->state, tu_pnode_int(arena(w), (int64_t)g, err), *out,
-                               err)
+    return *out ? tu_pnode_add(arena(w), o->state,
+                               tu_pnode_int(arena(w), (int64_t)g, err), *out, err)
                 : TU_ENOMEM;
 }
 
@@ -303,14 +319,18 @@ static int add_mapping(struct zero_writer *w, struct tu_pnode *map, const char *
 {
     struct tu_arena *a = arena(w);
     struct tu_pnode *state = tu_pnode_new(a, TU_P_DICT, 0, err);
-    int rc = state ? tu_pnode_set(a, state, "numel", tu_pnode_int(a, (int64_t)run.n, err), err)
-                   : TU_ENOMEM;
+    int rc =
+        state ? tu_pnode_set(a, state, "numel", tu_pnode_int(a, (int64_t)run.n, err), err)
+              : TU_ENOMEM;
     if (!rc)
         rc = tu_pnode_set(a, state, "start", tu_pnode_int(a, (int64_t)run.at, err), err);
     return rc ? rc
               : tu_pnode_set(a, map, name,
-                             tu_pnode_object(a, "deepspeed.utils.tensor_fragment "
-                                                "fragment_address", state, err), err);
+                             tu_pnode_object(a,
+                                             "deepspeed.utils.tensor_fragment "
+                                             "fragment_address",
+                                             state, err),
+                             err);
 }
 
 /* One group's partition of rank d: fp32 cut behind the last parameter, moments padded. */
@@ -338,7 +358,8 @@ static int flat_group(struct zero_writer *w, struct optim *o, uint32_t f, size_t
             rc = s ? tu_pnode_set(arena(w), state, w->params.state[s], t, err)
                    : tu_pnode_add(arena(w), o->fp32, NULL, t, err);
         if (!rc && s)
-            rc = tui_add_blank(w->c, f, index[s], (hi - lo) * 4, (part - (hi - lo)) * 4, err);
+            rc = tui_add_blank(w->c, f, index[s], (hi - lo) * 4, (part - (hi - lo)) * 4,
+                               err);
     }
     for (size_t i = 0; i < g->n && !rc; i++, at += n) {
         rc = tui_zero_dims(w, &g->param[i], tp, dim, &rank, &n, err);
@@ -359,8 +380,8 @@ static int flat_group(struct zero_writer *w, struct optim *o, uint32_t f, size_t
 }
 
 /* How many parameters from number i on make a sub-group of stage 3. */
-int tui_zero_sub_group(struct zero_writer *w, const struct tui_group *g, size_t first, uint32_t tp,
-                     size_t *count, uint64_t *length, struct tu_err *err)
+int tui_zero_sub_group(struct zero_writer *w, const struct tui_group *g, size_t first,
+                       uint32_t tp, size_t *count, uint64_t *length, struct tu_err *err)
 {
     uint64_t dim[TU_RANK_MAX], n;
     unsigned rank;
@@ -398,8 +419,8 @@ static int partition_group(struct zero_writer *w, struct optim *o, uint32_t f,
         uint64_t part = tu_ceil_div(numel, (uint64_t)w->dp);
         uint64_t lo = tu_min(d * part, numel), hi = tu_min(lo + part, numel);
         for (size_t s = 0; s < w->params.states && !rc; s++) {
-            rc = add_run(w, f, index[s], &q[i], s, tp, (struct tu_flat){true, lo, hi - lo, at},
-                         err);
+            rc = add_run(w, f, index[s], &q[i], s, tp,
+                         (struct tu_flat){true, lo, hi - lo, at}, err);
             if (!rc)
                 rc = tui_add_blank(w->c, f, index[s], (at + hi - lo) * 4,
                                    (part - (hi - lo)) * 4, err);
@@ -421,7 +442,8 @@ static int add_partitions(struct zero_writer *w, struct optim *o, uint32_t f, ui
         for (size_t i = 0; i < group->n && !rc; i += n) {
             rc = tui_zero_sub_group(w, group, i, tp, &n, &length, err);
             if (!rc)
-                rc = partition_group(w, o, f, group->param + i, n, length, number++, tp, d, err);
+                rc = partition_group(w, o, f, group->param + i, n, length, number++, tp,
+                                     d, err);
         }
         if (!rc)
             rc = add_settings(w, o->groups, group, first, number - first, err);
@@ -429,17 +451,18 @@ static int add_partitions(struct zero_writer *w, struct optim *o, uint32_t f, ui
     return rc;
 }
 
-int tui_zero_plan_optim(struct zero_writer *w, uint32_t tp, uint32_t d, struct tu_err *err)
+int tui_zero_plan_optim(struct zero_writer *w, uint32_t tp, uint32_t d,
+                        struct tu_err *err)
 {
     struct optim o;
     char path[128];
     uint32_t f;
     int rc = optim_begin(w, &o, err);
-    snprintf(path, sizeof path, "%s/%szero_pp_rank_%u_mp_rank_%02u_optim_states.pt", w->tag,
-             w->prefix, d, tp);
+    snprintf(path, sizeof path, "%s/%szero_pp_rank_%u_mp_rank_%02u_optim_states.pt",
+             w->tag, w->prefix, d, tp);
     if (!rc)
-        rc = tui_add_target(w->c, path, tu_format_find("torch"), (struct tu_coord){.tp = tp}, &f,
-                            err);
+        rc = tui_add_target(w->c, path, tu_format_find("torch"),
+                            (struct tu_coord){.tp = tp}, &f, err);
     for (size_t g = 0; g < w->params.groups && w->stage < 3 && !rc; g++)
         rc = flat_group(w, &o, f, g, tp, d, err);
     if (!rc && w->stage == 3)

@@ -133,7 +133,8 @@ static void random_layout(char *out, size_t cap)
 }
 
 /* Digest lines of a checkpoint into *out. */
-static int digest(const char *path, const char *spec, struct tu_buf *out, struct tu_err *err)
+static int digest(const char *path, const char *spec, struct tu_buf *out,
+                  struct tu_err *err)
 {
     struct tu_ckpt *c = NULL;
     struct tu_digest *d = NULL;
