@@ -234,30 +234,43 @@ int tu_rank_barrier(struct tu_rank *r, struct tu_err *err)
     return code;
 }
 
+/* Watch the seats until all have beaten, at most a quarter of the time-out (60 ms to 1 s):
+ * a busy machine lets ranks wait for a CPU. The first that stays silent, or TU_NOBODY. */
+static uint32_t silent(struct tu_rank *r)
+{
+    struct tui_board *b = r->w->board;
+    const struct timespec pause = {0, 2000000};
+    uint64_t turns = tu_max(30, tu_min(500, r->w->timeout / 4 / 2000000));
+    uint64_t *before = tu_calloc(r->size, sizeof *before, NULL);
+    uint32_t found = TU_NOBODY;
+    if (!before)
+        return found;
+    for (uint32_t q = 0; q < r->size; q++)
+        before[q] = atomic_load(&b->seat[q].beat);
+    for (uint64_t i = 0; i < turns && (i < 5 || found != TU_NOBODY); i++) {
+        nanosleep(&pause, NULL);
+        atomic_fetch_add_explicit(&r->seat->beat, 1, memory_order_relaxed);
+        found = TU_NOBODY;
+        for (uint32_t q = 0; q < r->size && found == TU_NOBODY; q++)
+            if (q != r->id && atomic_load(&b->seat[q].state) == TUI_RUNNING &&
+                atomic_load(&b->seat[q].beat) == before[q])
+                found = q;
+    }
+    tu_free(before);
+    return found;
+}
+
 /* Who keeps the group waiting: a rank whose seat does not beat; else the end of the chain
  * of waits that starts here. */
 static uint32_t culprit(struct tu_rank *r)
 {
     struct tui_board *b = r->w->board;
-    uint32_t chain = r->id;
     if (r->w->launched)
         return atomic_load(&r->seat->waits_for) - 1;
-    uint64_t *before = tu_calloc(r->size, sizeof *before, NULL);
-    for (uint32_t q = 0; before && q < r->size; q++)
-        before[q] = atomic_load(&b->seat[q].beat);
-    for (int i = 0; i < 30; i++) {
-        const struct timespec pause = {0, 2000000};
-        nanosleep(&pause, NULL);
-        atomic_fetch_add_explicit(&r->seat->beat, 1, memory_order_relaxed);
-    }
-    for (uint32_t q = 0; before && q < r->size; q++) {
-        if (q != r->id && atomic_load(&b->seat[q].state) == TUI_RUNNING &&
-            atomic_load(&b->seat[q].beat) == before[q]) {
-            tu_free(before);
-            return q;
-        }
-    }
-    tu_free(before);
+    uint32_t chain = silent(r);
+    if (chain != TU_NOBODY)
+        return chain;
+    chain = r->id;
     for (uint32_t i = 0; i < r->size; i++) {
         uint32_t next = atomic_load(&b->seat[chain].waits_for);
         if (!next)

@@ -84,15 +84,18 @@ static int disagree(struct tu_rank *r, void *ctx, struct tu_err *err)
     return tu_rank_id(r) ? tu_rank_send(r, 0, b, 8, err) : tu_rank_recv(r, 1, b, 16, err);
 }
 
+/* A rank that is gone is noticed at once: long before the time-out. One that is silent is
+ * noticed by the time-out. A busy machine may hold up either for seconds. */
 static void fault(const char *transport, const char *text, int code, const char *named)
 {
+    double within = code == TU_EPEER ? 60 : 1, busy = 20;
     struct tu_fault f;
     struct tu_err err = {0};
     uint64_t ops = 1000;
     ok(!tu_fault_parse(&f, text, &err), "%s: parsed", text);
     struct tu_group g = {.transport = transport,
                          .size = 4,
-                         .timeout = 300000000,
+                         .timeout = (uint64_t)(within * 1e9),
                          .fault = &f,
                          .faults = 1,
                          .ctx = &ops,
@@ -104,7 +107,8 @@ static void fault(const char *transport, const char *text, int code, const char 
     eq_int(got, code, "%s over %s: %s", text, transport, tu_err_name(code));
     ok(strstr(err.msg, named) != NULL, "%s over %s names it: %s", text, transport,
        err.msg);
-    ok(took < 3, "%s over %s: over after %.2f s", text, transport, took);
+    ok(took < (code == TU_EPEER ? busy : within + busy), "%s over %s: over after %.2f s",
+       text, transport, took);
     eq_int(scratch_fds(), fds, "%s over %s: no descriptor left", text, transport);
     eq_int(waitpid(-1, NULL, WNOHANG), -1, "%s over %s: no process left", text,
            transport);
