@@ -13,6 +13,16 @@ int bench_collective(const char *name, enum tu_collective *out, struct tu_err *e
 /* Index of `name` in a NULL-ended list of names, -1 if it is none of them. */
 int bench_index(const char *const *names, const char *name);
 
+/* Fill g->rank and g->size; rank UINT64_MAX: as mpirun or srun says. */
+int bench_launched(struct tu_group *g, uint64_t rank, uint64_t size, struct tu_err *err);
+
+/* pattern.c: a training step, replayed in a rank (rank 0 posts the result) and shown. */
+int bench_pattern_rank(struct tu_rank *r, const struct tu_tasks *t, uint64_t steps,
+                       uint64_t seed, struct tu_err *err);
+void bench_pattern_head(struct tu_ctx *ctx);
+void bench_pattern_row(struct tu_ctx *ctx, const char *name, uint32_t ranks,
+                       const struct tu_replay_result *r);
+
 /* format.c: a measured row in the form that --format asks for. */
 struct bench_facts {
     const char *transport, *op, *clock, *reduce_order;

@@ -40,11 +40,18 @@ static const char *squeeze_row(size_t i, const char **help)
     return tu_squeeze_rows[i].name;
 }
 
+static const char *pattern_row(size_t i, const char **help)
+{
+    *help = tu_patterns[i] ? tu_patterns[i]->help : NULL;
+    return tu_patterns[i] ? tu_patterns[i]->name : NULL;
+}
+
 static const struct tu_listing bench_listings[] = {
     {"algorithms", "algorithms, COLLECTIVE/NAME", algorithm_row},
     {"transports", "how bytes move", transport_row},
     {"collectives", "collective operations", collective_row},
     {"compressions", "ways to make vectors small; those of quantize too", squeeze_row},
+    {"patterns", "training patterns that run and sim replay", pattern_row},
     {NULL, NULL, NULL},
 };
 

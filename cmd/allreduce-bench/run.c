@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* run.c: allreduce-bench run: measure and verify collectives. */
 #include <stdio.h>
-#include <stdlib.h>
 #include "allreduce-bench/bench.h"
 
 static const char *const timings[] = {"loop", "each", NULL};
@@ -10,9 +9,9 @@ static const char *const caches[] = {"hot", "cold", NULL};
 static const char *const formats[] = {"nccl", "osu", "csv", NULL};
 
 static struct {
-    const char *transport, *op, *rendezvous, *iface, *trace;
+    const char *transport, *op, *rendezvous, *iface, *trace, *pattern, *check;
     struct tu_list coll, dtype, algo, inject;
-    uint64_t ranks, rank, min, max, factor, step, iters, warmup, check, root, timeout;
+    uint64_t ranks, rank, min, max, factor, step, iters, warmup, root, timeout;
     uint64_t unalign;
     double min_time, min_bw, premul;
     int timing, buffers, cache, data, order;
@@ -26,7 +25,7 @@ static struct {
          .factor = 4,
          .iters = 20,
          .warmup = 5,
-         .check = 1,
+         .check = "1",
          .premul = 2,
          .timeout = UINT64_C(30000000000)};
 
@@ -66,8 +65,8 @@ static const struct tu_opt options[] = {
      &opt.buffers, buffers, 0},
     {0, "cache", NULL, "the same buffer each time, or the next part of it", TU_OPT_CHOICE,
      &opt.cache, caches, 0},
-    {0, "check", NULL, "untimed operations that are verified (default 1)", TU_OPT_U64,
-     &opt.check, NULL, 0},
+    {0, "check", "N", "untimed operations that are verified (default 1), or timed: all",
+     TU_OPT_STRING, &opt.check, NULL, 0},
     {0, "data", NULL, "what is sent", TU_OPT_CHOICE, &opt.data, tu_fill_names, 0},
     {0, "unalign", NULL, "elements that buffers are off their alignment", TU_OPT_U64,
      &opt.unalign, NULL, 0},
@@ -81,6 +80,8 @@ static const struct tu_opt options[] = {
      TU_OPT_STRING, &opt.inject, NULL, TU_OPT_EACH},
     {0, "trace", NULL, "what each rank saw of each operation, for diagnose",
      TU_OPT_FILE_OUT, &opt.trace, NULL, 0},
+    {0, "pattern", "NAME", "replay a training pattern, NAME[:KEY=VALUE,...], instead",
+     TU_OPT_STRING, &opt.pattern, NULL, 0},
     {0, "rendezvous", "WHERE", "HOST:PORT or file:FOLDER: ranks started by a launcher",
      TU_OPT_STRING, &opt.rendezvous, NULL, 0},
     {0, "rank", NULL, "which one this is (default: what mpirun or srun says)", TU_OPT_U64,
@@ -94,6 +95,7 @@ struct run {
     struct tu_ctx *ctx;
     struct tu_bench bench;
     struct bench_facts facts;
+    struct tu_tasks tasks; /* of --pattern */
     struct tu_out *trace;
     struct tu_err trace_err;
     double busbw;
@@ -121,6 +123,13 @@ static void posted(void *ctx, uint32_t rank, const void *p, size_t n)
         take_trace(r, (const char *)p + 4, n - 4);
         return;
     }
+    if (opt.pattern) {
+        struct tu_replay_result res = {0};
+        memcpy(&res, (const char *)p + 4, tu_min(n - 4, sizeof res));
+        r->wrong += res.wrong;
+        bench_pattern_row(r->ctx, opt.pattern, r->facts.ranks, &res);
+        return;
+    }
     memcpy(&row, (const char *)p + 4, tu_min(n - 4, sizeof row));
     for (int i = 0; i < 2; i++) {
         const struct tu_timing *t = &row.place[i];
@@ -139,6 +148,8 @@ static void posted(void *ctx, uint32_t rank, const void *p, size_t n)
 static int in_rank(struct tu_rank *rank, void *ctx, struct tu_err *err)
 {
     const struct run *r = ctx;
+    if (opt.pattern)
+        return bench_pattern_rank(rank, &r->tasks, opt.iters, r->ctx->seed, err);
     return tu_bench_rank(rank, &r->bench, err);
 }
 
@@ -192,28 +203,16 @@ static int list_collectives(enum tu_collective *c, size_t *n, struct tu_err *err
     return 0;
 }
 
-/* A launcher tells by the environment who we are. */
-static int launched(struct tu_group *g, struct tu_err *err)
+/* --check N, off or timed. */
+static int read_check(struct tu_bench *b, struct tu_err *err)
 {
-    static const char *const names[][2] = {
-        {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"},
-        {"PMI_RANK", "PMI_SIZE"},
-        {"SLURM_PROCID", "SLURM_NTASKS"},
-    };
-    uint64_t rank = opt.rank, size = opt.ranks;
-    for (size_t i = 0; i < 3 && rank == UINT64_MAX; i++) {
-        const char *r = getenv(names[i][0]), *s = getenv(names[i][1]);
-        if (r && s && (tu_parse_u64(r, &rank, err) || tu_parse_u64(s, &size, err)))
-            return TU_EUSAGE;
-    }
-    if (rank == UINT64_MAX)
-        return tu_fail(err, TU_EUSAGE, "--rendezvous needs --rank, mpirun or srun");
-    if (rank >= size || size > TU_RANKS_MAX)
-        return tu_fail(err, TU_EUSAGE, "rank %llu of %llu", (unsigned long long)rank,
-                       (unsigned long long)size);
-    g->rank = (uint32_t)rank;
-    g->size = (uint32_t)size;
-    return 0;
+    b->check_timed = strcmp(opt.check, "timed") == 0;
+    b->check = 0;
+    if (b->check_timed && (opt.iters > 10000 || opt.min_time > 0))
+        return tu_fail(err, TU_EUSAGE, "--check timed: at most 10000 --iters");
+    return b->check_timed || !strcmp(opt.check, "off")
+               ? 0
+               : tu_parse_u64(opt.check, &b->check, err);
 }
 
 static int check_options(const struct tu_bench *b, struct tu_err *err)
@@ -264,13 +263,13 @@ static int run_group(struct run *r, struct tu_err *err)
                          .post = posted,
                          .job = tu_ctx_alone(r->ctx)};
     char agree[200];
-    snprintf(agree, sizeof agree, "%s %s %s b=%llu e=%llu f=%llu s=%llu i=%llu o=%d",
+    snprintf(agree, sizeof agree, "%s %s %s b=%llu e=%llu f=%llu s=%llu i=%llu o=%d %.60s",
              opt.coll.n ? TU_LIST(&opt.coll, const char *)[0] : "allreduce", opt.op,
              r->bench.algo[0], (unsigned long long)opt.min, (unsigned long long)opt.max,
              (unsigned long long)opt.factor, (unsigned long long)opt.step,
-             (unsigned long long)opt.iters, opt.order);
+             (unsigned long long)opt.iters, opt.order, opt.pattern ? opt.pattern : "");
     g.agree = agree;
-    int code = opt.rendezvous ? launched(&g, err) : 0;
+    int code = opt.rendezvous ? bench_launched(&g, opt.rank, opt.ranks, err) : 0;
     struct tu_fault *fault = tu_calloc(opt.inject.n, sizeof *fault, err);
     if (!fault)
         return TU_ENOMEM;
@@ -281,12 +280,16 @@ static int run_group(struct run *r, struct tu_err *err)
     if (!code)
         code = tu_bench_shared(&r->bench, g.size, &g.shared, err);
     r->facts.ranks = g.size;
-    bool head = !g.rank && !(opt.trace && !strcmp(opt.trace, "-"));
+    if (!code && opt.pattern)
+        code = tu_tasks_make(&r->tasks, opt.pattern, g.size, err);
+    bool head = !opt.pattern && !g.rank && !(opt.trace && !strcmp(opt.trace, "-"));
     const struct tu_transport *row;
     if (!code)
         code = tu_transport_find(&row, opt.transport, err);
     if (!code && head)
         bench_head(r->ctx, &r->facts);
+    if (!code && opt.pattern)
+        bench_pattern_head(r->ctx);
     if (!code)
         code = tu_group_run(&g, err);
     tu_free(fault);
@@ -338,7 +341,6 @@ static int run(struct tu_ctx *ctx, int argc, char **argv)
         .min_time = opt.min_time,
         .iters = opt.iters,
         .warmup = opt.warmup,
-        .check = opt.check,
         .seed = ctx->seed,
         .each = opt.timing == 1,
         .hidden = opt.buffers == 1,
@@ -350,8 +352,7 @@ static int run(struct tu_ctx *ctx, int argc, char **argv)
                                    .op = opt.op,
                                    .iters = opt.iters,
                                    .warmup = opt.warmup,
-                                   .check = opt.check,
-                                   .each = b->each,
+                                                              .each = b->each,
                                    .cold = b->cold,
                                    .private_buffers = b->hidden,
                                    .root = b->root,
@@ -360,6 +361,9 @@ static int run(struct tu_ctx *ctx, int argc, char **argv)
     if (!code)
         code = list_sizes(&sizes, &b->sizes, &err);
     b->bytes = sizes;
+    if (!code)
+        code = read_check(b, &err);
+    r.facts.check = b->check_timed ? b->iters : b->check;
     if (!code)
         code = check_options(b, &err);
     if (!code && opt.trace && strcmp(opt.trace, "-") != 0)
@@ -373,6 +377,7 @@ static int run(struct tu_ctx *ctx, int argc, char **argv)
     if (r.trace && tu_out_commit(r.trace, false, &late))
         tu_error(ctx, &late);
     tu_free(sizes);
+    tu_tasks_release(&r.tasks);
     return code ? tu_error(ctx, &err) : verdict(&r);
 }
 

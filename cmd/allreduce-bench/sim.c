@@ -6,7 +6,7 @@
 static const char *const models[] = {"alphabeta", "loggp", "nccl", "switches", NULL};
 
 static struct {
-    const char *topo, *coll;
+    const char *topo, *coll, *pattern;
     struct tu_list algo;
     uint64_t bytes, root, nodes, ranks, radix, hb, L, o, g, G, O;
     int model;
@@ -29,6 +29,8 @@ static const struct tu_opt options[] = {
      0},
     {0, "algo", "NAME", "all or NAME[:KEY=VALUE,...] (default all)", TU_OPT_STRING,
      &opt.algo, NULL, TU_OPT_EACH},
+    {0, "pattern", "NAME", "a training pattern, NAME[:KEY=VALUE,...], instead",
+     TU_OPT_STRING, &opt.pattern, NULL, 0},
     {'b', "bytes", NULL, "size (default 1M)", TU_OPT_SIZE, &opt.bytes, NULL, 0},
     {0, "root", NULL, "root of the rooted collectives", TU_OPT_U64, &opt.root, NULL, 0},
     {0, "model", NULL, "clocks, GOAL text under LogGP, NCCL's tuner, or switch counts",
@@ -68,11 +70,53 @@ static const struct tu_column columns[] = {
 
 /* The plan of one size: elements are bytes. */
 static int make_plan(struct tu_plan *p, enum tu_collective c, const struct tu_spec *spec,
-                     uint32_t ranks, struct tu_err *err)
+                     uint32_t ranks, uint64_t bytes, struct tu_err *err)
 {
     bool blocks = tu_collective_rows[c].in == 2 || tu_collective_rows[c].out == 2;
     return tu_plan_make(p, c, spec, ranks, (uint32_t)opt.root,
-                        opt.bytes / (blocks ? ranks : 1), err);
+                        bytes / (blocks ? ranks : 1), err);
+}
+
+/* Of a pattern's operations: the quickest algorithm on the clocks, or the one named. */
+static int cost(void *ctx, const struct tu_task *t, double *seconds, struct tu_err *err)
+{
+    const struct tu_topo *topo = ctx;
+    const char *want = opt.algo.n ? TU_LIST(&opt.algo, const char *)[0] : NULL;
+    int code = 0;
+    bool found = false;
+    for (size_t i = 0; tu_algorithms[i] && !code; i++) {
+        const struct tu_algorithm *a = tu_algorithms[i];
+        struct tu_spec spec = {.name = (char *)(uintptr_t)a->name};
+        struct tu_sim_result r;
+        struct tu_plan p;
+        if (a->coll != t->coll || (a->flags & TU_ALG_SHARED) ||
+            (want && strcmp(want, a->name) != 0) ||
+            make_plan(&p, t->coll, &spec, tu_topo_ranks(topo), t->bytes, NULL))
+            continue;
+        code = tu_coll_simulate(&r, &p, topo, NULL, err);
+        if (!code && (!found || r.seconds < *seconds))
+            *seconds = r.seconds;
+        found = true;
+    }
+    return code || found
+               ? code
+               : tu_fail(err, TU_EUSAGE, "no algorithm for %s among those named",
+                         tu_collective_rows[t->coll].name);
+}
+
+static int whole_step(struct tu_ctx *ctx, const struct tu_topo *topo, struct tu_err *err)
+{
+    struct tu_replay_result r = {.steps = 1};
+    struct tu_tasks tasks;
+    int code = tu_tasks_make(&tasks, opt.pattern, tu_topo_ranks(topo), err);
+    if (!code)
+        code = tu_tasks_predict(&tasks, cost, (void *)(uintptr_t)topo, &r.step, err);
+    tu_tasks_release(&tasks);
+    if (code)
+        return code;
+    bench_pattern_head(ctx);
+    bench_pattern_row(ctx, opt.pattern, tu_topo_ranks(topo), &r);
+    return 0;
 }
 
 static int one(struct tu_ctx *ctx, enum tu_collective c, const struct tu_spec *spec,
@@ -80,7 +124,7 @@ static int one(struct tu_ctx *ctx, enum tu_collective c, const struct tu_spec *s
 {
     struct tu_plan p;
     struct tu_sim_result r;
-    int code = make_plan(&p, c, spec, tu_topo_ranks(topo), err);
+    int code = make_plan(&p, c, spec, tu_topo_ranks(topo), opt.bytes, err);
     if (!code && opt.goal) {
         struct tu_buf text = {0};
         code = tu_goal_write(&text, &p, err);
@@ -136,6 +180,8 @@ static int over_clocks(struct tu_ctx *ctx, struct tu_err *err)
     if (!code && opt.root >= tu_topo_ranks(&topo))
         code = tu_fail(err, TU_EUSAGE, "--root %llu of %u ranks",
                        (unsigned long long)opt.root, (unsigned)tu_topo_ranks(&topo));
+    if (!code && opt.pattern)
+        return whole_step(ctx, &topo, err);
     if (code)
         return code;
     if (!opt.goal)
@@ -154,7 +200,7 @@ static int over_clocks(struct tu_ctx *ctx, struct tu_err *err)
         struct tu_spec spec = {.name = (char *)(uintptr_t)a->name};
         struct tu_plan p;
         if (a->coll == c && !(a->flags & TU_ALG_SHARED) &&
-            !make_plan(&p, c, &spec, tu_topo_ranks(&topo), NULL))
+            !make_plan(&p, c, &spec, tu_topo_ranks(&topo), opt.bytes, NULL))
             code = one(ctx, c, &spec, a->name, &topo, err);
     }
     return code;

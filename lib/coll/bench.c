@@ -186,25 +186,42 @@ static void take_found(struct bench *s, uint32_t rank, const void *p)
     t->wrong = (t->wrong < 0 ? 0 : t->wrong) + (int64_t)f->v.wrong;
 }
 
+/* Inputs of operation i, and an output that holds nothing of the one before. */
+static void fill(struct bench *s, const struct lot *l, bool in_place, uint64_t i)
+{
+    struct tu_case c = case_of(s, l, i);
+    unsigned char *in, *out;
+    place(s, l, in_place, i, &in, &out);
+    memset(out, 0xa5, (size_t)(l->out * l->size));
+    tu_case_input(&c, tu_rank_id(s->rank), in);
+}
+
+/* The output of operation i, at every rank; rank 0 counts. */
+static int judge(struct bench *s, const struct lot *l, bool in_place, uint64_t i,
+                 struct tu_err *err)
+{
+    bool agree =
+        l->coll == TU_ALLREDUCE || l->coll == TU_ALLGATHER || l->coll == TU_BROADCAST;
+    struct found f = {.place = in_place, .agree = agree}, theirs;
+    struct tu_case c = case_of(s, l, i);
+    unsigned char *in, *out;
+    place(s, l, in_place, i, &in, &out);
+    int code = tu_case_check(&c, tu_rank_id(s->rank), out, &f.v, err);
+    f.hash = XXH3_64bits(out, (size_t)(l->out * l->size));
+    return code ? code : collect(s, &f, &theirs, sizeof f, take_found, err);
+}
+
 static int verify(struct bench *s, const struct lot *l, struct tu_exec *x, bool in_place,
                   struct tu_err *err)
 {
     int code = 0;
-    bool agree =
-        l->coll == TU_ALLREDUCE || l->coll == TU_ALLGATHER || l->coll == TU_BROADCAST;
     for (uint64_t i = 0; i < s->b->check && !code; i++) {
-        struct found f = {.place = in_place, .agree = agree}, theirs;
-        struct tu_case c = case_of(s, l, i);
         unsigned char *in, *out;
         place(s, l, in_place, i, &in, &out);
-        memset(out, 0xa5, (size_t)(l->out * l->size));
-        tu_case_input(&c, tu_rank_id(s->rank), in);
+        fill(s, l, in_place, i);
         code = tu_exec_run(x, in, out, err);
         if (!code)
-            code = tu_case_check(&c, tu_rank_id(s->rank), out, &f.v, err);
-        f.hash = XXH3_64bits(out, (size_t)(l->out * l->size));
-        if (!code)
-            code = collect(s, &f, &theirs, sizeof f, take_found, err);
+            code = judge(s, l, in_place, i, err);
     }
     return code;
 }
@@ -288,7 +305,7 @@ static int decide(struct bench *s, const struct lot *l, struct tu_exec *x,
 static int time_lot(struct bench *s, const struct lot *l, struct tu_exec *x,
                     bool in_place, uint64_t iters, struct tu_err *err)
 {
-    bool each = s->b->each || s->b->trace;
+    bool checked = s->b->check_timed, each = s->b->each || s->b->trace || checked;
     uint64_t samples = each ? tu_min(iters, SAMPLES_MAX) : tu_min(iters, BATCHES);
     struct tu_timing *t = &s->row.place[in_place];
     int code = tu_rank_barrier(s->rank, err);
@@ -298,10 +315,16 @@ static int time_lot(struct bench *s, const struct lot *l, struct tu_exec *x,
         return TU_ENOMEM;
     for (uint64_t i = 0, k = 0; k < samples && !code; k++) {
         uint64_t n = iters * (k + 1) / samples - iters * k / samples;
+        if (checked) {
+            fill(s, l, in_place, i);
+            code = tu_rank_barrier(s->rank, err);
+        }
         double from = tu_clock();
         for (uint64_t j = 0; j < n && !code; j++, i++)
             code = operate(s, l, x, in_place, i, err);
         kept[k] = (tu_clock() - from) / (double)n;
+        if (checked && !code)
+            code = judge(s, l, in_place, i - 1, err);
         if (each && !code)
             code = tu_rank_barrier(s->rank, err);
     }

@@ -315,7 +315,7 @@ struct tu_bench {
     bool each;        /* time each operation alone, a barrier after it */
     bool hidden;      /* buffers that peers cannot see */
     bool cold;        /* another part of the buffer each time */
-    bool check_timed; /* verify every timed output by its hash */
+    bool check_timed; /* timed one by one, and every timed output verified; ≤ 10000 iters */
     bool trace;       /* post a line for each timed operation */
     bool out_only;    /* no in-place runs */
 };
@@ -519,5 +519,7 @@ TU_API TU_MUST int tu_pairs_judge(const double *cost, uint32_t ranks,
                                   struct tu_diagnosis *out, struct tu_err *err);
 
 TU_END
+
+#include "coll/pattern.h"
 
 #endif
