@@ -2,6 +2,7 @@
 /* ranks.c: --sp: the problem over several ranks. Uses _GNU_SOURCE for MAP_ANONYMOUS. */
 #define _GNU_SOURCE
 #include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <tensorutils/coll.h>
@@ -48,11 +49,35 @@ bool fa_unshare(const struct tu_operand *o)
     return false;
 }
 
+/* On --device, but for the reference, which is the CPU's. */
+static int run_alone(struct tu_ctx *ctx, const struct tu_mixer *row, struct tu_mixer_args *a,
+                     struct tu_err *err)
+{
+    static const struct tu_device *device;
+    static bool opened;
+    char note[TU_MIXER_NOTE] = "";
+    int code = opened ? 0 : tu_ctx_device(ctx, &device, err);
+    opened = true;
+    if (code)
+        return code;
+    if (device && !row->device)
+        snprintf(note, sizeof note, "on the CPU: no kernel has this operator");
+    a->device = a->algo && strcmp(a->algo, "ref") == 0 ? NULL : device;
+    a->note = note;
+    code = row->run(a, err);
+    a->note = NULL;
+    if (!code && *note)
+        tu_warn(ctx, "%s: %s", row->name, note);
+    return code;
+}
+
 int fa_compute(struct tu_ctx *ctx, const struct tu_mixer *row, struct tu_mixer_args *a,
                struct tu_err *err)
 {
     if (!fa_parallel())
-        return row->run(a, err);
+        return run_alone(ctx, row, a, err);
+    if (strcmp(ctx->device, "cpu") != 0)
+        return tu_fail(err, TU_EUSAGE, "--sp runs on the CPU: no --device");
     struct tu_spec spec;
     struct tu_sp_args sp = {.scheme = &spec,
                             .ranks = (uint32_t)tu_min(fa_opts.ranks, UINT32_MAX),

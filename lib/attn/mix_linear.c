@@ -7,6 +7,7 @@
 #include <math.h>
 #include <string.h>
 #include "attn/gated.h"
+#include "attn/gpu.h"
 #include "attn/recur.h"
 
 static const char *const linear_in[] = {"q",         "k",       "v", "do?",
@@ -196,10 +197,28 @@ out:
     return code;
 }
 
+static int run_gpu(const struct tu_mixer_args *m, uint64_t heads, struct tu_err *err)
+{
+    if (in(m, "gate"))
+        return tui_gpu_scan(m, "gla.forward", NULL, err);
+    float *decay = tu_alloc((size_t)heads, sizeof *decay, err);
+    for (uint64_t h = 0; decay && h < heads; h++)
+        decay[h] =
+            (float)(m->opt->decay_slopes ? tu_alibi_slope(h, heads) : m->opt->decay);
+    int code = decay ? tui_gpu_scan(m, "linear.forward", decay, err) : TU_ENOMEM;
+    tu_free(decay);
+    return code;
+}
+
 static int run(const struct tu_mixer_args *m, struct tu_err *err)
 {
     struct tui_recur r;
     int code = tui_recur_init(&r, m, err);
+    if (!code && m->device) {
+        code = run_gpu(m, r.heads, err);
+        if (tui_gpu_done(m, &code, err))
+            return code;
+    }
     return code ? code
                 : tu_pool_run(m->job ? m->job->pool : NULL, r.batch * r.heads, head_task,
                               (void *)m, err);
@@ -220,6 +239,7 @@ const struct tu_mixer tui_mix_linear = {
     .source = "Katharopoulos et al., 2020; Qin et al., Lightning Attention-2, 2024",
     .in = linear_in,
     .algo = algos,
+    .device = true,
     .infer = infer_linear,
     .run = run,
     .flops = flops,
@@ -231,6 +251,7 @@ const struct tu_mixer tui_mix_gla = {
     .source = "Yang et al., Gated Linear Attention, 2024",
     .in = gla_in,
     .algo = algos,
+    .device = true,
     .infer = infer_gla,
     .run = run,
     .flops = flops,

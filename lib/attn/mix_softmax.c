@@ -2,6 +2,7 @@
 /* mix_softmax.c: softmax attention as a row of the mixers: operands in, operands out. */
 #include <string.h>
 #include "attn/forms.h"
+#include "attn/gpu.h"
 #include "attn/mix.h"
 
 static const char *const names[] = {
@@ -174,6 +175,11 @@ static int run(const struct tu_mixer_args *m, struct tu_err *err)
     if (!(m->pass & TU_PASS_FWD) && !given &&
         (code = own_results(&a, tu_operand_find(m->in, m->n_in, "q"), mem, err)))
         goto out;
+    if (m->device) {
+        code = tui_gpu_softmax(&a, m, (m->pass & TU_PASS_FWD) || !given, err);
+        if (tui_gpu_done(m, &code, err))
+            goto out;
+    }
     if ((m->pass & TU_PASS_FWD) || !given)
         code = f->forward(&a, m->job, err);
     if (!code && (m->pass & TU_PASS_BWD))
@@ -201,6 +207,7 @@ const struct tu_mixer tui_mix_softmax = {
     .source = "Dao, FlashAttention-2, 2023",
     .in = names,
     .algo = algos,
+    .device = true,
     .infer = infer,
     .run = run,
     .flops = flops,

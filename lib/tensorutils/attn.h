@@ -77,6 +77,9 @@ TU_API double tu_alibi_slope(uint64_t h, uint64_t n);
 /* Mixers -------------------------------------------------------------------------- */
 
 #define TU_MIXER_OUT_MAX 12
+#define TU_MIXER_NOTE 128
+
+struct tu_device;
 
 enum tu_pass { TU_PASS_FWD = 1, TU_PASS_BWD = 2, TU_PASS_BOTH = 3 };
 
@@ -90,6 +93,10 @@ struct tu_mixer_args {
     int pass;
     const char *algo; /* one of the row's, NULL: the first */
     const struct tu_job *job;
+    /* Where to compute, NULL: the CPU. What the device's kernels do not do the CPU does,
+     * and note (of TU_MIXER_NOTE bytes, or NULL) says why. */
+    const struct tu_device *device;
+    char *note;
 };
 
 /* A row. in: names that it reads, NULL-ended, '?' behind optional ones. algo: its forms,
@@ -98,6 +105,7 @@ struct tu_mixer {
     const char *name, *help, *source;
     const char *const *in;
     const char *const *algo;
+    bool device; /* may run on one */
     /* Names, dtypes and shapes of the outputs; every inconsistency of the inputs is an
      * error here, before anything is computed. Errors: TU_ESIZE, TU_EDTYPE,
      * TU_EINCOMPLETE, TU_EUSAGE. */

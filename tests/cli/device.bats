@@ -69,3 +69,18 @@ without() { mkdir -p none; TENSORUTILS_PLUGINS=$PWD/none "$@"; }
     emulated quantize measure -t nf4 --device cuda w.tns >gpu
     quantize measure -t nf4 w.tns | cmp - gpu
 }
+
+@test "fa-run: attention on the device is near the CPU's" {
+    tns-gen q k v --shape 1,9,2,16 -o a.tns
+    emulated fa-run --device cuda --causal a.tns -o gpu.tns
+    fa-run --causal a.tns | tns-diff --atol 1e-5 - gpu.tns
+    run -0 --separate-stderr emulated fa-run check --device cuda --causal a.tns
+    assert_equal "$stderr" ''
+}
+
+@test "fa-run: what no kernel does is done on the CPU, with the reason" {
+    tns-gen q k v --shape 1,9,2,16 --dtype f64 -o a.tns
+    run -0 --separate-stderr emulated fa-run --device cuda a.tns -o o.tns
+    assert_equal "$stderr" "fa-run: warning: softmax: on the CPU: no kernel reads this dtype"
+    run -2 emulated fa-run --device cuda --sp ring --ranks 2 a.tns -o o.tns
+}

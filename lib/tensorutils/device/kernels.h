@@ -103,6 +103,7 @@ struct tu_kernel_attn {
     uint64_t batch, hq, hkv, d, dv, sq_max, sk_max, page;
     uint64_t lse_head, slopes_batch, docs_n, h_first, h_all;
     float scale, softcap, dropout;
+    uint64_t drop_below; /* of 2^32 */
     int64_t left, right;
     uint64_t sink_tokens, chunk, mask_q, mask_k, seed;
     uint32_t causal;
