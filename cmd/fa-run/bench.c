@@ -251,6 +251,7 @@ const struct tu_cmd fa_bench = {
     .usage = usage,
     .opts = options,
     .shared = fa_shared,
+    .flags = TU_CMD_NO_DEVICE,
     .min = 0,
     .max = 0,
     .run = run,

@@ -66,8 +66,10 @@ static int run_alone(struct tu_ctx *ctx, const struct tu_mixer *row, struct tu_m
     a->note = note;
     code = row->run(a, err);
     a->note = NULL;
-    if (!code && *note)
+    if (!code && strncmp(note, "on the CPU", 10) == 0)
         tu_warn(ctx, "%s: %s", row->name, note);
+    else if (!code && *note)
+        tu_note(ctx, 1, "%s: %s", row->name, note);
     return code;
 }
 

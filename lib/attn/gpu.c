@@ -226,6 +226,21 @@ static void fill_results(struct tu_kernel_attn *k, const struct tu_attn *a, stru
     k->dsink = a->dsink ? twin(x, a->dsink, a->hq * sizeof(float), true, true) : NULL;
 }
 
+/* Tensor cores where they fit, else the plain kernel, with the reason. */
+static int launch_forward(struct mirror *x, const struct tu_kernel_attn *k)
+{
+    struct tu_err why = {0};
+    int code = x->d->launch("attn.forward.mma", k, NULL, &why);
+    if (code != TU_EUNSUP) {
+        if (code && x->err)
+            *x->err = why;
+        return code;
+    }
+    if (x->m->note)
+        snprintf(x->m->note, TU_MIXER_NOTE, "plain kernel: %.100s", why.msg);
+    return x->d->launch("attn.forward", k, NULL, x->err);
+}
+
 int tui_gpu_softmax(const struct tu_attn *a, const struct tu_mixer_args *m, bool forward,
                     struct tu_err *err)
 {
@@ -250,7 +265,7 @@ int tui_gpu_softmax(const struct tu_attn *a, const struct tu_mixer_args *m, bool
     }
     fill_results(&k, a, &x, back);
     if (!x.code && forward)
-        x.code = x.d->launch("attn.forward", &k, NULL, err);
+        x.code = launch_forward(&x, &k);
     if (!x.code && back)
         x.code = x.d->launch("attn.backward", &k, NULL, err);
     code = results_back(&x);

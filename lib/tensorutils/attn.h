@@ -94,7 +94,8 @@ struct tu_mixer_args {
     const char *algo; /* one of the row's, NULL: the first */
     const struct tu_job *job;
     /* Where to compute, NULL: the CPU. What the device's kernels do not do the CPU does,
-     * and note (of TU_MIXER_NOTE bytes, or NULL) says why. */
+     * and note (of TU_MIXER_NOTE bytes, or NULL) says why, "on the CPU: …"; also why a
+     * slower kernel ran, "plain kernel: …". */
     const struct tu_device *device;
     char *note;
 };

@@ -10,7 +10,7 @@
 #include <ucontext.h>
 #include "kernel.h"
 
-enum { STACK = 128 * 1024, GUARD = 64, MOST = 1024 };
+enum { STACK = 128 * 1024, GUARD = 64, MOST = 1024, LATE = 512 };
 
 enum what { READY, AT_BARRIER, AT_EXCHANGE, DONE };
 
@@ -19,7 +19,16 @@ struct warp {
     unsigned char slot[2][WARP][TUI_EXCHANGE];
 };
 
+struct late {
+    unsigned char *to;
+    const unsigned char *from;
+    size_t n;
+    unsigned group;
+};
+
 struct fiber {
+    struct late late[LATE];
+    unsigned lates, group; /* copies under way; the group that is being made */
     ucontext_t at;
     enum what what;
     unsigned turn; /* of the barrier or the warp when it began to wait */
@@ -82,6 +91,36 @@ const unsigned char *tui_emulated_exchange(const void *mine, size_t n)
     return w->slot[turn % 2][0];
 }
 
+void tui_emulated_later(unsigned char *to, const unsigned char *from, size_t n)
+{
+    struct fiber *f = &block->fiber[tui_emulated.thread];
+    if (f->lates == LATE)
+        tui_emulated_stop(__FILE__, __LINE__, "copies under way", LATE, LATE);
+    memset(to, 0xff, n);
+    f->late[f->lates++] = (struct late){to, from, n, f->group};
+}
+
+void tui_emulated_group(void)
+{
+    block->fiber[tui_emulated.thread].group++;
+}
+
+void tui_emulated_arrive(unsigned pending)
+{
+    struct fiber *f = &block->fiber[tui_emulated.thread];
+    unsigned left = 0;
+    for (unsigned i = 0; i < f->lates; i++) {
+        const struct late *l = &f->late[i];
+        if (l->group + pending >= f->group)
+            f->late[left++] = *l;
+        else if (l->from)
+            memcpy(l->to, l->from, l->n);
+        else
+            memset(l->to, 0, l->n);
+    }
+    f->lates = left;
+}
+
 static void fiber_main(void)
 {
     block->kernel(block->args);
@@ -107,6 +146,7 @@ static void run_block(bool backward)
     for (unsigned t = 0; t < n; t++) {
         struct fiber *f = &block->fiber[t];
         f->what = READY;
+        f->lates = f->group = 0;
         getcontext(&f->at);
         f->at.uc_stack.ss_sp = block->stacks + (size_t)t * STACK;
         f->at.uc_stack.ss_size = STACK;

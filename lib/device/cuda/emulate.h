@@ -31,11 +31,17 @@ void tui_emulated_barrier(void);
  * what is returned, until the next but one exchange. */
 #define TUI_EXCHANGE 64
 const unsigned char *tui_emulated_exchange(const void *mine, size_t n);
+/* Copies that are done late: each thread's own, in groups; those that have not arrived
+ * leave NaN where they go. */
+void tui_emulated_later(unsigned char *to, const unsigned char *from, size_t n);
+void tui_emulated_group(void);
+void tui_emulated_arrive(unsigned pending);
 _Noreturn void tui_emulated_stop(const char *file, int line, const char *what, size_t i,
                                  size_t n);
 
 #define DEVICE static inline __attribute__((unused))
-#define KERNEL(name, type, threads)                                                      \
+#define KERNEL(name, type, threads) KERNEL_NAMED(name, type)
+#define KERNEL_NAMED(name, type)                                                         \
     static void name##_body(const struct type a);                                        \
     static void name(const void *args)                                                   \
     {                                                                                    \
@@ -50,6 +56,8 @@ _Noreturn void tui_emulated_stop(const char *file, int line, const char *what, s
 #define SHARED_PART(type, base, at, n)                                                   \
     ((type *)(void *)((base) + tui_emulated_part(at, (n) * sizeof(type), __FILE__, __LINE__)))
 #define BARRIER() tui_emulated_barrier()
+#define UNROLL
+#define ROLLED
 #define WARP_BARRIER() ((void)tui_emulated_exchange("", 0))
 #define THREAD tui_emulated.thread
 #define THREADS tui_emulated.threads

@@ -25,6 +25,8 @@ enum { WARP = 32 };
 #define DYNAMIC_SHARED(name) extern __shared__ __align__(1024) unsigned char name[]
 #define SHARED_PART(type, base, at, n) ((type *)((base) + (at)))
 #define BARRIER() __syncthreads()
+#define UNROLL _Pragma("unroll")
+#define ROLLED _Pragma("unroll 1")
 #define WARP_BARRIER() __syncwarp()
 #define THREAD ((unsigned)threadIdx.x)
 #define BLOCK_X ((unsigned)blockIdx.x)

@@ -16,7 +16,7 @@ struct tui_kernel {
     int (*launch)(const void *args, struct tu_queue *q, struct tu_err *err);
 };
 #define TUI_KERNEL_FAMILIES(X) X(ggml) X(small) X(book) X(pack) X(planes) X(move) X(reduce) \
-    X(attn) X(scan)
+    X(attn) X(attn_mma) X(scan)
 #define TUI_KERNEL_FAMILY(name) extern const struct tui_kernel tui_kernels_##name[];
 TUI_KERNEL_FAMILIES(TUI_KERNEL_FAMILY)
 
