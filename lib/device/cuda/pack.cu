@@ -39,8 +39,8 @@ DEVICE float get_scale(const struct tu_kernel_code *a, uint64_t i)
 KERNEL(encode_int4, tu_kernel_code, PER_BLOCK)
 {
     unsigned lane = THREAD % WARP;
-    uint64_t in_row = a.cols / a.block;
-    for (uint64_t g = first_of_warp(); g < a.n / a.block; g += warps_of_grid()) {
+    uint32_t in_row = (uint32_t)a.cols / a.block, groups = (uint32_t)(a.n / a.block);
+    for (uint64_t g = first_of_warp(); g < groups; g += warps_of_grid()) {
         const float *x = a.x + g * a.block;
         float amax = 0;
         for (uint64_t i = lane; i < a.block; i += WARP)
@@ -52,7 +52,8 @@ KERNEL(encode_int4, tu_kernel_code, PER_BLOCK)
         if (lane == 0)
             put_scale(&a, g, scale);
         unsigned char *out =
-            a.code + 4 * (g / in_row * a.words + g % in_row * (a.block / IN_WORD));
+            a.code + 4 * ((uint64_t)((uint32_t)g / in_row) * a.words +
+                          (uint32_t)g % in_row * (a.block / IN_WORD));
         for (uint64_t w = lane; w < a.block / IN_WORD; w += WARP) {
             uint32_t word = 0;
             for (unsigned k = 0; k < IN_WORD; k++) {
@@ -66,10 +67,11 @@ KERNEL(encode_int4, tu_kernel_code, PER_BLOCK)
 
 KERNEL(decode_int4, tu_kernel_code, PER_BLOCK)
 {
-    uint64_t in_row = a.cols / a.block;
-    for (uint64_t g = first_of_warp(); g < a.n / a.block; g += warps_of_grid()) {
+    uint32_t in_row = (uint32_t)a.cols / a.block, groups = (uint32_t)(a.n / a.block);
+    for (uint64_t g = first_of_warp(); g < groups; g += warps_of_grid()) {
         const unsigned char *in =
-            a.code + 4 * (g / in_row * a.words + g % in_row * (a.block / IN_WORD));
+            a.code + 4 * ((uint64_t)((uint32_t)g / in_row) * a.words +
+                          (uint32_t)g % in_row * (a.block / IN_WORD));
         float scale = get_scale(&a, g);
         for (uint64_t i = THREAD % WARP; i < a.block; i += WARP)
             a.x[g * a.block + i] =
