@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* small_lanes.h: the kernels of small.h over either kind of lanes. */
+#include <float.h>
 #include <math.h>
 #include <string.h>
 #include "small.h"
@@ -30,11 +31,12 @@ static inline vi cast_codes(const struct cast *c, vf x, int sign)
     return vi_or(code, vi_only(v_negative(x), vi_set(sign)));
 }
 
-/* A power of two has an inverse that is a float: a product is then the quotient. */
+/* A power of two has an inverse that is a float, unless it is smaller than all normal
+ * numbers: a product is then the quotient. */
 static inline bool has_inverse(float scale)
 {
     int e;
-    return frexpf(scale, &e) == 0.5f;
+    return scale >= FLT_MIN && frexpf(scale, &e) == 0.5f;
 }
 
 void LANES_FN(tui_small_encode)(const struct tui_small *f, const float *x, size_t n, float scale,
