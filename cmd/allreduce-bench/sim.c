@@ -23,7 +23,7 @@ static struct {
          .G = 6};
 
 static const struct tu_opt options[] = {
-    {0, "topo", "SPEC", "levels:n=8+16,alpha=1us+5us,bw=300G+25G,gamma=50G",
+    {0, "topo", "SPEC", "levels:n=8+16,alpha=1us+5us,bw=300G+25G,gamma=50G, or a file",
      TU_OPT_STRING, &opt.topo, NULL, 0},
     {0, "coll", "NAME", "collective (default allreduce)", TU_OPT_STRING, &opt.coll, NULL,
      0},
@@ -168,13 +168,39 @@ static int one(struct tu_ctx *ctx, enum tu_collective c, const struct tu_spec *s
     return 0;
 }
 
+/* --topo: a SPEC, or a file that holds one; there, spaces and line ends are nothing and
+ * a # begins a comment. */
+static int read_topo(struct tu_topo *out, struct tu_err *err)
+{
+    if (strncmp(opt.topo, "levels:", 7) == 0)
+        return tu_topo_parse(out, opt.topo, err);
+    char *text;
+    size_t n, kept = 0;
+    int code = tu_file_read(opt.topo, 65536, &text, &n, err);
+    if (code)
+        return code;
+    for (size_t i = 0; i < n; i++) {
+        if (text[i] == '#')
+            i += strcspn(text + i, "\n");
+        else if (!strchr(" \t\r\n", text[i]))
+            text[kept++] = text[i];
+    }
+    text[kept] = '\0';
+    if (tu_topo_parse(out, text, err)) {
+        tu_err_prefix(err, "%s", opt.topo);
+        err->code = code = TU_EFORMAT;
+    }
+    tu_free(text);
+    return code;
+}
+
 static int over_clocks(struct tu_ctx *ctx, struct tu_err *err)
 {
     struct tu_topo topo;
     enum tu_collective c;
     if (!opt.topo)
         return tu_fail(err, TU_EUSAGE, "--topo is needed");
-    int code = tu_topo_parse(&topo, opt.topo, err);
+    int code = read_topo(&topo, err);
     if (!code)
         code = bench_collective(opt.coll, &c, err);
     if (!code && opt.root >= tu_topo_ranks(&topo))

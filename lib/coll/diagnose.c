@@ -183,6 +183,80 @@ static int read_nccl(struct tu_trace *t, const json_t *root, struct tu_err *err)
     return code;
 }
 
+/* Bytes of an operation's inputs, which all ranks must agree on; 0 where they need not. */
+static uint64_t recorded_bytes(const json_t *o, const char *op)
+{
+    static const struct {
+        const char *name;
+        uint64_t bytes;
+    } type[] = {{"Double", 8}, {"Long", 8},     {"Float", 4},
+                {"Int", 4},    {"BFloat16", 2}, {"Half", 2}};
+    const json_t *shape, *dim;
+    uint64_t sum = 0;
+    size_t i, k;
+    if (strstr(op, "all_to_all") || strstr(op, "scatter") || strstr(op, "gather"))
+        return 0;
+    json_array_foreach(json_object_get(o, "input_sizes"), i, shape)
+    {
+        const json_t *list = json_object_get(o, "input_dtypes");
+        const char *name = json_string_value(json_array_get(list, i));
+        uint64_t n = 1;
+        for (k = 0; name && k < sizeof type / sizeof *type; k++)
+            n = strcmp(name, type[k].name) == 0 ? type[k].bytes : n;
+        json_array_foreach((json_t *)(uintptr_t)shape, k, dim)
+        {
+            if (!json_is_integer(dim) || json_integer_value(dim) < 0 ||
+                tu_mul_over(n, (uint64_t)json_integer_value(dim), &n))
+                return 0;
+        }
+        sum += n;
+    }
+    return sum;
+}
+
+/* PyTorch's flight recorder writes one file for each rank, whose name ends in the rank;
+ * numbers of operations count within a process group, and the one of the least number is
+ * read. Source: torch/csrc/distributed/c10d/FlightRecorder.hpp, version 2.5. */
+static int read_recorder(struct tu_trace *t, const json_t *root, const char *name,
+                         struct tu_err *err)
+{
+    const json_t *o;
+    uint64_t group = UINT64_MAX, rank = 0, v;
+    size_t i, digits = strlen(name);
+    while (digits && name[digits - 1] >= '0' && name[digits - 1] <= '9')
+        digits--;
+    if (!name[digits] || tu_parse_u64(name + digits, &rank, NULL) ||
+        rank >= TU_RANKS_MAX)
+        return tu_fail(err, TU_EFORMAT, "the name of a recorder's file ends in its rank");
+    json_array_foreach(json_object_get(root, "entries"), i, o)
+        if (!get_u64(o, "pg_id", &v))
+            group = tu_min(group, v);
+    json_array_foreach(json_object_get(root, "entries"), i, o)
+    {
+        struct record r = {.rank = (uint32_t)rank, .peer = t->peers};
+        const char *op = json_string_value(json_object_get(o, "profiling_name"));
+        const char *state = json_string_value(json_object_get(o, "state"));
+        if (json_is_true(json_object_get(o, "is_p2p")) ||
+            (!get_u64(o, "pg_id", &v) && v != group))
+            continue;
+        if (!op || !state || get_u64(o, "collective_seq_id", &r.seq) ||
+            get_u64(o, "time_created_ns", &r.arrive))
+            return tu_fail(err, TU_EFORMAT,
+                           "entry %zu: expected profiling_name, state, "
+                           "collective_seq_id and time_created_ns",
+                           i);
+        if (strcmp(state, "completed") == 0 &&
+            (get_u64(o, "time_discovered_completed_ns", &r.done) || r.done < r.arrive))
+            r.done = r.arrive + 1;
+        r.what = hash_text(1, op);
+        r.bytes = recorded_bytes(o, op);
+        int code = add_record(t, &r, err);
+        if (code)
+            return code;
+    }
+    return 0;
+}
+
 int tu_trace_read(struct tu_trace *t, const char *text, size_t n, const char *name,
                   struct tu_err *err)
 {
@@ -191,8 +265,9 @@ int tu_trace_read(struct tu_trace *t, const char *text, size_t n, const char *na
     size_t line = 1, at = 0;
     int code = 0;
     if (n && !tu_json_parse(&o, text, n, &limits, NULL)) { /* one object */
-        code =
-            json_object_get(o, "results") ? read_nccl(t, o, err) : read_line(t, o, err);
+        code = json_object_get(o, "results")   ? read_nccl(t, o, err)
+               : json_object_get(o, "entries") ? read_recorder(t, o, name, err)
+                                               : read_line(t, o, err);
         json_decref(o);
         if (code)
             tu_err_prefix(err, "%s", name);

@@ -26,7 +26,8 @@ const struct tu_collective_row tu_collective_rows[TU_COLLECTIVES] = {
 const struct tu_algorithm *const tu_algorithms[] = {
     &tui_ar_ring,      &tui_ar_doubling,    &tui_ar_rabenseifner,
     &tui_ar_tree,      &tui_ar_double_tree, &tui_ar_star,
-    &tui_ar_hier,      &tui_ar_direct,      &tui_ar_fused,
+    &tui_ar_hier,      &tui_ar_hfreduce,   &tui_ar_direct,
+    &tui_ar_fused,
     &tui_rs_ring,      &tui_rs_halving,     &tui_rs_direct,
     &tui_rs_pat,       &tui_ag_ring,        &tui_ag_doubling,
     &tui_ag_bruck,     &tui_ag_pat,         &tui_ag_pairwise,

@@ -78,8 +78,8 @@ extern const char *const tui_coll_no_keys[], *const tui_coll_seg_keys[];
 
 /* One element type for the model: bytes of the whole, ranks as doubles. */
 extern const struct tu_algorithm tui_ar_ring, tui_ar_doubling, tui_ar_rabenseifner,
-    tui_ar_tree, tui_ar_double_tree, tui_ar_star, tui_ar_hier, tui_ar_direct,
-    tui_ar_fused;
+    tui_ar_tree, tui_ar_double_tree, tui_ar_star, tui_ar_hier, tui_ar_hfreduce,
+    tui_ar_direct, tui_ar_fused;
 extern const struct tu_algorithm tui_rs_ring, tui_rs_halving, tui_rs_direct, tui_rs_pat;
 extern const struct tu_algorithm tui_ag_ring, tui_ag_doubling, tui_ag_bruck, tui_ag_pat,
     tui_ag_pairwise;

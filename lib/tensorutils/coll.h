@@ -446,8 +446,9 @@ TU_API extern const char *const tu_trouble_names[];
 struct tu_trace; /* records of many ranks */
 TU_API TU_MUST int tu_trace_new(struct tu_trace **out, struct tu_err *err);
 TU_API void tu_trace_free(struct tu_trace *t);
-/* Add the lines of a trace, or an nccl-tests JSON report with per-process times. Errors:
- * TU_EFORMAT with line; TU_EMETA. */
+/* Add the lines of a trace, an nccl-tests JSON report with per-process times, or a dump of
+ * PyTorch's flight recorder as JSON, of the rank in which `name` ends. Errors: TU_EFORMAT
+ * with line; TU_EMETA. */
 TU_API TU_MUST int tu_trace_read(struct tu_trace *t, const char *text, size_t n,
                                  const char *name, struct tu_err *err);
 /* One record, as the simulator gives it. */

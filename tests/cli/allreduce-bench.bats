@@ -180,6 +180,40 @@ ranks() { # WHERE N OPTIONS...: all ranks but 0 in the background
     run -3 allreduce-bench diagnose text
 }
 
+# The fields that PyTorch 2.5 writes; rank 2 stays away from operation 4, or calls another.
+recorder() { # RANK LAST [OP]
+    local i
+    printf '{"version":"2.5","pg_status":{},"entries":['
+    for ((i = 1; i <= $2; i++)); do
+        [ "$i" = 1 ] || printf ,
+        printf '{"record_id":%d,"pg_id":0,"process_group":["0","default_pg"],"collective_seq_id":%d,' "$i" "$i"
+        printf '"is_p2p":false,"profiling_name":"nccl:%s","time_created_ns":%d,' "${3:-all_reduce}" $((i * 1000))
+        printf '"input_sizes":[[3,4]],"input_dtypes":["Float"],'
+        if [ "$i" = 4 ]; then
+            printf '"state":"scheduled","time_discovered_completed_ns":null}'
+        else
+            printf '"state":"completed","time_discovered_completed_ns":%d}' $((i * 1000 + 500))
+        fi
+    done
+    printf ']}'
+}
+
+@test "diagnose: dumps of a flight recorder" {
+    local r
+    for r in 0 1 3; do recorder $r 4 >trace_rank_$r; done
+    recorder 2 3 >trace_rank_2
+    run -1 allreduce-bench diagnose trace_rank_*
+    [[ $output == "hang: rank 2 never came to operation 4"* ]]
+    recorder 2 4 broadcast >trace_rank_2
+    run -1 allreduce-bench diagnose --json trace_rank_*
+    [[ $output == *'"kind":"mismatch","rank":2'* ]]
+    recorder 2 3 >nameless
+    run -3 allreduce-bench diagnose nameless
+    [[ $output == *"ends in its rank"* ]]
+    sed 's/"state":"completed",//' trace_rank_0 >bad_0
+    run -3 allreduce-bench diagnose bad_0
+}
+
 @test "reduce: a sum by the definition, the same for any number of workers" {
     local i
     tns-gen -s 1001 a b:dtype=bf16 >x.tns
@@ -226,6 +260,12 @@ ranks() { # WHERE N OPTIONS...: all ranks but 0 in the background
     allreduce-bench sim --topo levels:n=6,alpha=1us,bw=1G --algo ring --goal >ring.goal
     run -0 allreduce-bench sim --model loggp ring.goal
     run -2 allreduce-bench sim --topo levels:n=4,alpha=1us,bw=0
+    printf '# a node, then the fabric\nlevels:n=8+128,\n alpha=1us+5us, # NVLink, network\n bw=300G+25G\n' >topo
+    run -0 allreduce-bench sim --topo topo -b 1G --algo hier:levels=8+128 --json
+    [[ $output == *'"time_us":18201.026'* ]]
+    echo 'levels:n=4,alpha=1us,bw=0' >topo
+    run -3 allreduce-bench sim --topo topo
+    run ! allreduce-bench sim --topo nowhere
     run -2 allreduce-bench sim
     echo nonsense >bad.goal
     run -3 allreduce-bench sim --model loggp bad.goal
