@@ -11,18 +11,11 @@
 
 #define CHUNKS_MAX 4096
 
-uint32_t tui_chunk_of(const struct tu_sched *s, uint32_t stage)
-{
-    uint32_t c = 0;
-    for (uint32_t k = 0; k < stage; k++)
-        c += s->place[k] == s->place[stage];
-    return c;
-}
-
 static int write_te(struct tu_buf *out, const struct tu_sched *s, const struct tu_cost *c,
                     const struct tu_sim *sim, struct tu_err *err)
 {
-    int rc = 0;
+    uint32_t *chunk = tui_chunk_numbers(s, false, NULL, err);
+    int rc = chunk ? 0 : TU_ENOMEM;
     (void)c;
     (void)sim;
     for (uint32_t r = 0; r < s->ranks && !rc; r++) {
@@ -32,13 +25,13 @@ static int write_te(struct tu_buf *out, const struct tu_sched *s, const struct t
             if (op->kind != TU_OP_F && op->kind != TU_OP_B && op->kind != TU_OP_I)
                 continue;
             rc = tu_buf_printf(out, err, "%s%s%u", first ? "" : " ",
-                               op->kind == TU_OP_F ? "" : "-",
-                               tui_chunk_of(s, op->stage) + 1);
+                               op->kind == TU_OP_F ? "" : "-", chunk[op->stage] + 1);
             first = false;
         }
         if (!rc)
             rc = tu_buf_text(out, "\n", err);
     }
+    tu_free(chunk);
     return rc;
 }
 
@@ -59,33 +52,46 @@ static bool whole(const char *p, size_t n, int32_t *v)
     return true;
 }
 
+/* The loader, and the next micro-batch of each stage, forward and backward. */
+struct order_list {
+    struct tui_load load; /* first: te_word has a pointer to it */
+    uint32_t *next[2];
+};
+
 static int te_word(struct tui_load *l, const struct tui_word *w, struct tu_err *err)
 {
+    struct order_list *list = (struct order_list *)l;
     int32_t v;
     if (!whole(w->text, w->n, &v) || !v || v > CHUNKS_MAX || -v > CHUNKS_MAX ||
         (uint64_t)(uint32_t)abs(v) * w->lines > TU_SCHED_MAX)
         return tu_fail_at(err, TU_EFORMAT, w->at,
                           "te: rank %u, word %zu: a chunk is expected, as 1 or -1", w->line,
                           w->column + 1);
-    uint32_t stage = (uint32_t)(abs(v) - 1) * w->lines + w->line, mb = 0;
-    uint8_t kind = v > 0 ? TU_OP_F : TU_OP_B;
-    const struct tu_sched *s = l->b.s;
-    for (size_t i = s->n[w->line]; i-- > 0;) /* the last of its kind, mostly near */
-        if (s->op[w->line][i].stage == stage && s->op[w->line][i].kind == kind) {
-            mb = s->op[w->line][i].mb + 1;
-            break;
-        }
-    tui_load_op(l, w->line, &(struct tu_op){.kind = kind, .stage = stage, .mb = mb});
+    uint32_t stage = (uint32_t)(abs(v) - 1) * w->lines + w->line;
+    uint32_t mb = list->next[v < 0][stage]++;
+    if (mb >= TU_SCHED_MAX)
+        return tu_fail_at(err, TU_EFORMAT, w->at,
+                          "te: rank %u, word %zu: more than %u micro-batches", w->line,
+                          w->column + 1, TU_SCHED_MAX);
+    tui_load_op(l, w->line,
+                &(struct tu_op){
+                    .kind = v > 0 ? TU_OP_F : TU_OP_B, .stage = stage, .mb = mb});
     return 0;
 }
 
 static int read_te(struct tu_sched **out, struct tu_cost *c, const char *text, size_t n,
                    const struct tu_sched_hint *hint, struct tu_err *err)
 {
-    struct tui_load l;
+    struct order_list l;
     (void)c;
-    tui_load_words(&l, text, n, " \t", hint, te_word, err);
-    return tui_load_end(&l, out);
+    *out = NULL;
+    l.next[0] = tu_calloc(2 * (size_t)TU_SCHED_MAX, sizeof **l.next, err);
+    if (!l.next[0])
+        return TU_ENOMEM;
+    l.next[1] = l.next[0] + TU_SCHED_MAX;
+    tui_load_words(&l.load, text, n, " \t", hint, te_word, err);
+    tu_free(l.next[0]);
+    return tui_load_end(&l.load, out);
 }
 
 /* Nothing but numbers in the first line, the first of them 1. */
@@ -106,7 +112,8 @@ static int write_table(struct tu_buf *out, const struct tu_sched *s,
                        const struct tu_cost *c, const struct tu_sim *sim,
                        struct tu_err *err)
 {
-    int rc = 0;
+    uint32_t *chunk = tui_chunk_numbers(s, false, NULL, err);
+    int rc = chunk ? 0 : TU_ENOMEM;
     (void)c;
     (void)sim;
     for (int row = 0; row < 2 && !rc; row++) {
@@ -114,12 +121,12 @@ static int write_table(struct tu_buf *out, const struct tu_sched *s,
         for (size_t i = 0; i < s->n[0] && !rc; i++) {
             const struct tu_op *op = &s->op[0][i];
             if (op->kind == TU_OP_F)
-                rc = tu_buf_printf(out, err, " %u",
-                                   row ? tui_chunk_of(s, op->stage) : op->mb);
+                rc = tu_buf_printf(out, err, " %u", row ? chunk[op->stage] : op->mb);
         }
         if (!rc)
             rc = tu_buf_text(out, "\n", err);
     }
+    tu_free(chunk);
     return rc;
 }
 
@@ -219,6 +226,9 @@ static int read_table(struct tu_sched **out, struct tu_cost *c, const char *text
     if (!rc && (uint64_t)t.chunks * ranks > TU_SCHED_MAX)
         rc = tu_fail(err, TU_EFORMAT, "table: %u chunks of %u ranks are too many stages",
                      t.chunks, ranks);
+    if (!rc && (uint64_t)t.n * ranks > TU_SCHED_OPS_MAX)
+        rc = tu_fail(err, TU_ELIMIT, "table: %zu units on %u ranks: over %llu", t.n, ranks,
+                     (unsigned long long)TU_SCHED_OPS_MAX);
     if (!rc) {
         tui_load_begin(&l, ranks, hint, err);
         fill_table(&l, &t, ranks);

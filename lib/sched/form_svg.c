@@ -73,23 +73,6 @@ static void scale(struct picture *p)
     p->width = p->unit * total;
 }
 
-static int chunks(struct picture *p, struct tu_err *err)
-{
-    const struct tu_sched *s = p->s;
-    uint32_t all = s->stages * s->pipelines;
-    uint32_t *count = tu_calloc(s->ranks, sizeof *count, err);
-    p->chunk = tu_alloc(all, sizeof *p->chunk, err);
-    for (uint32_t k = 0; count && p->chunk && k < all; k++) {
-        if (k == s->stages)
-            memset(count, 0, s->ranks * sizeof *count);
-        p->chunk[k] = count[s->place[k]]++;
-        p->chunks = p->chunk[k] + 1 > p->chunks ? p->chunk[k] + 1 : p->chunks;
-    }
-    int rc = count && p->chunk ? 0 : TU_ENOMEM;
-    tu_free(count);
-    return rc;
-}
-
 static const char *fill(const struct picture *p, const struct tu_op *op, char out[8])
 {
     const char *base = tu_colour((unsigned)hue[op->kind]);
@@ -369,7 +352,8 @@ int tu_sched_svg(struct tu_buf *out, const struct tu_sched *s, const struct tu_c
     int rc = extent(&p, err);
     if (rc)
         return rc;
-    rc = chunks(&p, err);
+    p.chunk = tui_chunk_numbers(s, true, &p.chunks, err);
+    rc = p.chunk ? 0 : TU_ENOMEM;
     scale(&p);
     double height = row_y(&p, s->ranks) + 34 + (holds(&p) ? CHART + 8 : 0);
     tu_svg_begin(&p.v, out, LEFT + p.width + RIGHT, height,

@@ -112,28 +112,33 @@ static double tikz_unit(const struct tu_sim *sim)
     return tick * total > 40 ? 40 / total : tick;
 }
 
+struct tikz {
+    const struct tu_sched *s;
+    const struct tu_sim *sim;
+    double unit; /* centimetres of a tick */
+    uint32_t *chunk, chunks;
+};
+
 /* A box: full height, or half of it for each of an overlapped pair; paler for later
  * chunks. */
-static int tikz_box(struct tu_buf *out, const struct tu_sched *s, const struct tu_sim *sim,
-                    double unit, uint32_t rank, size_t i, struct tu_err *err)
+static int tikz_box(struct tu_buf *out, const struct tikz *p, uint32_t rank, size_t i,
+                    struct tu_err *err)
 {
-    const struct tu_op *op = &s->op[rank][i];
-    size_t id = sim->base[rank] + i;
-    bool second = i && s->op[rank][i - 1].flags & TU_OP_PAIRED;
+    const struct tu_op *op = &p->s->op[rank][i];
+    size_t id = p->sim->base[rank] + i;
+    bool second = i && p->s->op[rank][i - 1].flags & TU_OP_PAIRED;
     bool first = op->flags & TU_OP_PAIRED;
-    uint32_t chunks = tu_sched_chunks(s), chunk = 0;
-    if (op->kind > TU_OP_OPT || sim->end[id] == sim->start[id])
+    int64_t from = p->sim->start[id], to = p->sim->end[id];
+    if (op->kind > TU_OP_OPT || from == to)
         return 0;
-    if (op->kind != TU_OP_OPT)
-        chunk = tui_chunk_of(s, op->stage);
-    unsigned shade = 90 - (chunks > 1 ? 55 * chunk / (chunks - 1) : 0);
+    uint32_t chunk = op->kind == TU_OP_OPT ? 0 : p->chunk[op->stage];
+    unsigned shade = 90 - (p->chunks > 1 ? 55 * chunk / (p->chunks - 1) : 0);
     bool dark = shade > 60 && (op->kind == TU_OP_F || op->kind == TU_OP_B);
     return tu_buf_printf(out, err,
                          "\\filldraw[fill=op%s!%u,draw=white] (%.3f,%u.%d) rectangle "
                          "(%.3f,%u.%d) node[pos=.5%s] {%u};\n",
-                         tu_op_name(op->kind), shade, unit * (double)sim->start[id], rank,
-                         second ? 4 : 0, unit * (double)sim->end[id], rank,
-                         first ? 4 : 8, dark ? ",white" : "", op->mb);
+                         tu_op_name(op->kind), shade, p->unit * (double)from, rank,
+                         second ? 4 : 0, p->unit * (double)to, rank, first ? 4 : 8, dark ? ",white" : "", op->mb);
 }
 
 static int write_tikz(struct tu_buf *out, const struct tu_sched *s,
@@ -141,8 +146,11 @@ static int write_tikz(struct tu_buf *out, const struct tu_sched *s,
                       struct tu_err *err)
 {
     bool seen[TU_OP_KINDS] = {false};
-    double unit = tikz_unit(sim);
+    struct tikz p = {.s = s, .sim = sim, .unit = tikz_unit(sim)};
     (void)c;
+    p.chunk = tui_chunk_numbers(s, true, &p.chunks, err);
+    if (!p.chunk)
+        return TU_ENOMEM;
     int rc = tu_buf_text(out,
                          "\\documentclass[tikz]{standalone}\n\\begin{document}\n"
                          "\\begin{tikzpicture}[x=1cm,y=-0.6cm,font=\\sffamily\\tiny]\n",
@@ -156,12 +164,13 @@ static int write_tikz(struct tu_buf *out, const struct tu_sched *s,
                            "\\node[left] at (0,%u.4) {%s};\n"
                            "\\fill[black!5] (0,%u) rectangle (%.3f,%u.8);\n",
                            r, tu_sched_rank_name(s, r, name), r,
-                           unit * (double)sim->makespan, r);
+                           p.unit * (double)sim->makespan, r);
         for (size_t i = 0; i < s->n[r] && !rc; i++) {
             seen[s->op[r][i].kind] = true;
-            rc = tikz_box(out, s, sim, unit, r, i, err);
+            rc = tikz_box(out, &p, r, i, err);
         }
     }
+    tu_free(p.chunk);
     unsigned at = 0;
     for (unsigned k = 0; k <= TU_OP_OPT && !rc; k++)
         if (seen[k])

@@ -26,14 +26,15 @@ static char letter(uint8_t kind, bool upper)
 static int write_zb(struct tu_buf *out, const struct tu_sched *s, const struct tu_cost *c,
                     const struct tu_sim *sim, struct tu_err *err)
 {
-    int rc = 0;
+    uint32_t *chunk = tui_chunk_numbers(s, false, NULL, err);
+    int rc = chunk ? 0 : TU_ENOMEM;
     (void)c;
     (void)sim;
     for (uint32_t r = 0; r < s->ranks && !rc; r++) {
         const char *blank = "";
         for (size_t i = 0; i < s->n[r] && !rc; i++) {
             const struct tu_op *op = &s->op[r][i];
-            bool upper = op->kind <= TU_OP_W && tui_chunk_of(s, op->stage);
+            bool upper = op->kind <= TU_OP_W && chunk[op->stage];
             char one = letter(op->kind, upper);
             if (op->kind == TU_OP_B)
                 rc = tu_buf_printf(out, err, "%s%c%u %c%u", blank, letter(TU_OP_I, upper),
@@ -45,6 +46,7 @@ static int write_zb(struct tu_buf *out, const struct tu_sched *s, const struct t
         if (!rc)
             rc = tu_buf_text(out, "\n", err);
     }
+    tu_free(chunk);
     return rc;
 }
 
@@ -140,18 +142,18 @@ static int write_grid(struct tu_buf *out, const struct tu_sched *s,
 {
     int64_t slot = slot_of(sim);
     bool gaps = sim->makespan / slot <= SLOTS_MAX;
-    int rc = 0;
+    uint32_t *chunk = tui_chunk_numbers(s, false, NULL, err);
+    int rc = chunk ? 0 : TU_ENOMEM;
     (void)c;
     for (uint32_t r = 0; r < s->ranks && !rc; r++) {
         int64_t cells = 0; /* written, each with the comma before the next */
         for (size_t i = 0; i < s->n[r] && !rc; i++) {
             const struct tu_op *op = &s->op[r][i];
             int64_t at = sim->start[sim->base[r] + i] / slot;
-            uint32_t chunk = op->kind <= TU_OP_W ? tui_chunk_of(s, op->stage) : 0;
-            char one = letter(op->kind == TU_OP_B ? TU_OP_I : op->kind, !chunk);
-            if (!one || chunk > 1 || op->kind == TU_OP_B)
-                return tu_fail(err, TU_EUSAGE,
-                               "grid: rank %u: it holds F, I and W of two chunks only", r);
+            char one = letter(op->kind, !chunk[op->stage]);
+            if (!one || chunk[op->stage] > 1)
+                rc = tu_fail(err, TU_EUSAGE,
+                             "grid: rank %u: it holds F, I and W of two chunks only", r);
             for (; gaps && cells < at && !rc; cells++)
                 rc = tu_buf_text(out, ",", err);
             if (!rc)
@@ -162,6 +164,7 @@ static int write_grid(struct tu_buf *out, const struct tu_sched *s,
         if (!rc)
             rc = tu_buf_text(out, "\n", err);
     }
+    tu_free(chunk);
     return rc;
 }
 

@@ -270,6 +270,24 @@ void tui_load_words(struct tui_load *l, const char *text, size_t n, const char *
     }
 }
 
+uint32_t *tui_chunk_numbers(const struct tu_sched *s, bool afresh, uint32_t *chunks,
+                            struct tu_err *err)
+{
+    uint32_t all = s->stages * s->pipelines, most = 1;
+    uint32_t *count = tu_calloc(s->ranks, sizeof *count, err);
+    uint32_t *chunk = count ? tu_alloc(all, sizeof *chunk, err) : NULL;
+    for (uint32_t k = 0; chunk && k < all; k++) {
+        if (afresh && k == s->stages)
+            memset(count, 0, s->ranks * sizeof *count);
+        chunk[k] = count[s->place[k]]++;
+        most = count[s->place[k]] > most ? count[s->place[k]] : most;
+    }
+    tu_free(count);
+    if (chunks)
+        *chunks = most;
+    return chunk;
+}
+
 int tui_cell_text(struct tu_buf *out, const struct tu_op *op, uint32_t slices,
                   unsigned *used, struct tu_err *err)
 {

@@ -39,8 +39,11 @@ void tui_load_words(struct tui_load *l, const char *text, size_t n, const char *
  * an old dialect into the current one. */
 int tui_load_end(struct tui_load *l, struct tu_sched **out);
 
-/* Which of its rank's stages a stage is, in order of stage number. */
-uint32_t tui_chunk_of(const struct tu_sched *s, uint32_t stage);
+/* Which of its rank's stages each stage is, in order of stage number, with the stages of
+ * the second pipeline counted on from the first's, or afresh; tu_free. *chunks, if not
+ * NULL: most that a rank has. */
+uint32_t *tui_chunk_numbers(const struct tu_sched *s, bool afresh, uint32_t *chunks,
+                            struct tu_err *err);
 
 /* The cell of an operation as PyTorch writes it; *used is 2 for an overlapped pair. */
 int tui_cell_text(struct tu_buf *out, const struct tu_op *op, uint32_t slices,

@@ -22,6 +22,8 @@ struct lp {
     int64_t big;
 };
 
+#define PAIRS_MAX ((uint64_t)1 << 23) /* hundreds of megabytes of text */
+
 #define PUT(l, ...)                                                                      \
     do {                                                                                 \
         if (!(l)->code)                                                                  \
@@ -75,20 +77,36 @@ static void name(struct lp *l, struct node a, struct node b)
     PUT(l, "y_%c_%u_%u_%c_%u_%u", letter[a.kind], a.s, a.i, letter[b.kind], b.s, b.i);
 }
 
+/* Operation k of a stage. */
+static struct node node_of(uint32_t stage, size_t k)
+{
+    return (struct node){kinds[k % 3], stage, (uint32_t)(k / 3)};
+}
+
 /* Call for each unordered pair of a rank. */
 static void pairs(struct lp *l, void (*visit)(struct lp *, struct node, struct node))
 {
     const struct tui_problem *x = l->x;
-    size_t n = 3 * (size_t)x->stages * x->m;
-    for (size_t a = 0; a < n; a++)
-        for (size_t b = a + 1; b < n; b++) {
-            struct node u = {kinds[a % 3], (uint32_t)(a / 3 / x->m),
-                             (uint32_t)(a / 3 % x->m)};
-            struct node v = {kinds[b % 3], (uint32_t)(b / 3 / x->m),
-                             (uint32_t)(b / 3 % x->m)};
-            if (x->place[u.s] == x->place[v.s] && !ordered(u, v) && !ordered(v, u))
-                visit(l, u, v);
-        }
+    size_t n = 3 * (size_t)x->m;
+    for (uint32_t s = 0; s < x->stages; s++)
+        for (size_t a = 0; a < n; a++)
+            for (uint32_t t = s; t < x->stages; t++)
+                for (size_t b = t == s ? a + 1 : 0; x->place[t] == x->place[s] && b < n;
+                     b++) {
+                    struct node u = node_of(s, a), v = node_of(t, b);
+                    if (!ordered(u, v) && !ordered(v, u))
+                        visit(l, u, v);
+                }
+}
+
+/* Pairs of operations on one rank. */
+static uint64_t pairs_of(const struct tui_problem *x)
+{
+    uint64_t n = 0;
+    for (uint32_t s = 0; s < x->stages; s++)
+        for (uint32_t t = s; t < x->stages; t++)
+            n += x->place[t] == x->place[s] ? (uint64_t)9 * x->m * x->m : 0;
+    return n;
 }
 
 static void disjoint(struct lp *l, struct node a, struct node b)
@@ -150,6 +168,11 @@ static void memory(struct lp *l)
 int tui_lp_write(struct tu_buf *out, const struct tui_problem *x, struct tu_err *err)
 {
     struct lp l = {.x = x, .out = out, .err = err};
+    if (x->stages > 4096 || pairs_of(x) > PAIRS_MAX)
+        return tu_fail(err, TU_ELIMIT,
+                       "integer program: %u stages, %u micro-batches: over %llu pairs of "
+                       "operations, no solver's size",
+                       x->stages, x->m, (unsigned long long)PAIRS_MAX);
     for (uint32_t s = 0; s < x->stages; s++)
         l.big += x->m * (x->f[s] + x->i[s] + x->w[s] + x->c_fwd[s] + x->c_bwd[s]);
     PUT(&l,

@@ -69,7 +69,8 @@ static int events(const struct tu_sim *r, const struct tu_sched *s,
                   const struct tu_cost *c, uint32_t rank, struct event **out, size_t *n,
                   struct tu_err *err)
 {
-    struct tui_mem m = tui_mem_of(c, tu_sched_chunks(s) * s->slices);
+    /* Where the cost has no sizes mem_unit is two for each chunk and slice. */
+    struct tui_mem m = tui_mem_of(c, (uint32_t)(r->mem_unit / 2));
     struct event *e = tu_alloc(2 * s->n[rank] + 2, sizeof *e, err);
     if (!e)
         return TU_ENOMEM;

@@ -252,6 +252,9 @@ static int sizes(const struct tu_schedule *row, const struct tu_sched_params *q,
                        row->name, q->v, row->chunks_min, row->chunks_max);
     }
     uint64_t ops = (uint64_t)q->p * q->v;
+    if (ops > TU_SCHED_MAX)
+        return tu_fail(err, TU_EUSAGE, "%s: p·v = %llu stages: more than %u", row->name,
+                       (unsigned long long)ops, TU_SCHED_MAX);
     if (tu_mul_over(ops, q->m, &ops) || ops > TU_SCHED_OPS_MAX)
         return tu_fail(err, TU_EUSAGE, "%s: p·m·v = %llu is over the limit of %llu",
                        row->name, (unsigned long long)ops,

@@ -9,7 +9,8 @@
 #include "tensorutils/sched/split.h"
 
 #define NONE UINT32_MAX
-#define TABLE_MAX ((uint64_t)1 << 22) /* clients times peers */
+#define TABLE_MAX ((uint64_t)1 << 22)  /* clients times peers */
+#define EVENTS_MAX ((uint64_t)1 << 24) /* of a run: times far apart would never end it */
 
 enum event { JOIN, FAIL, DONE, ARRIVE, CHECK };
 
@@ -324,8 +325,17 @@ static void run(struct swarm *s)
         at(s, q->rebalance, CHECK, 0);
     for (uint32_t c = 0; c < q->clients; c++)
         begin(s, c);
+    uint64_t events = 0;
     while (s->out->done < q->batches && s->heap.n && !s->code)
-        step(s);
+        if (events++ < EVENTS_MAX)
+            step(s);
+        else
+            s->code = tu_fail(s->err, TU_ELIMIT,
+                              "swarm: after %llu events %llu of %llu micro-batches are "
+                              "done: fewer, or times less far apart",
+                              (unsigned long long)EVENTS_MAX,
+                              (unsigned long long)s->out->done,
+                              (unsigned long long)q->batches);
     for (uint32_t k = 0; k < q->stages; k++) {
         s->stage[k].peers = living(s, k);
         s->stage[k].load = s->now ? s->load[k] / (double)s->now : 0;

@@ -50,3 +50,7 @@ load helper
     run -1 cmp -s a <(pipe-sched place $args --seed 1 peers)
     run -0 grep -c '300 of 300' a
 }
+
+@test "swarm: a run that never ends is stopped" {
+    printf '0,1\n1,1\n' | { run -3 timeout 60 pipe-sched place --method swarm --rebalance 1ns; assert_line --partial '0 of 1000 micro-batches are done'; }
+}

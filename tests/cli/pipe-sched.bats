@@ -229,3 +229,20 @@ starts = {e["id"]: e for e in kinds["s"]}
 assert all(e["bp"] == "e" and starts[e["id"]]["ts"] <= e["ts"] for e in kinds["f"])
 END
 }
+
+@test "sizes that a file states cost neither time nor memory" {
+    run -2 pipe-sched gen -s interleaved-1f1b -p 16 -m 16 -c 65535
+    assert_output --partial '1048560 stages'
+    # 8192 kinds of word in turn: looking back for each would take minutes
+    awk 'BEGIN { for (k = 0; k < 60; k++) for (c = 1; c <= 4096; c++) printf "%d ", c; print "" }' >order
+    run -0 timeout 20 pipe-sched verify --from te order
+    awk 'BEGIN { printf "mb"; for (i = 0; i < 60000; i++) printf " %d", i; printf "\nchunk"; for (i = 0; i < 60000; i++) printf " 0"; print "" }' >table
+    run -3 timeout 20 pipe-sched verify -p 65535 table
+    run -0 timeout 20 pipe-sched gen -s gpipe -p 20000 -m 1 --to te -o out
+    run -3 timeout 20 pipe-sched optimize -p 500 -m 500 --emit-lp
+}
+
+@test "TikZ: shades of two V pipelines are shares" {
+    run -0 pipe-sched gen -s bitpipe -p 4 -m 4 --to tikz
+    refute_output --regexp 'op[A-Z]+![0-9]{3}'
+}
