@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* cluster.c: the cluster of pipe-sched plan: options, or a file of KEY=VALUE lines with
  * the options' names; presets of devices and links fill in the rest. */
+#include <math.h>
 #include <string.h>
 #include "common/opt_type.h"
 #include "pipe-sched/cluster.h"
@@ -48,7 +49,7 @@ static bool unset(const struct tu_opt *o)
     return !memcmp(o->dest, zero, tu_opt_row(o)->size);
 }
 
-static int line_of(char *line, struct tu_err *err)
+static int line_of(char *line, uint64_t *given, struct tu_err *err)
 {
     char *value = strchr(line, '=');
     if (!value)
@@ -56,6 +57,10 @@ static int line_of(char *line, struct tu_err *err)
     *value++ = 0;
     for (const struct tu_opt *o = cluster_options + 1; o->name; o++)
         if (!strcmp(o->name, line)) {
+            uint64_t bit = (uint64_t)1 << (o - cluster_options);
+            if (*given & bit)
+                return tu_fail(err, TU_EFORMAT, "'%.40s': a second time", line);
+            *given |= bit;
             int rc = unset(o) ? tu_opt_row(o)->read(o, value, o->dest, err) : 0;
             return rc == TU_EUSAGE ? TU_EFORMAT : rc;
         }
@@ -64,6 +69,7 @@ static int line_of(char *line, struct tu_err *err)
 
 static int read_file(struct tu_buf *text, struct tu_err *err)
 {
+    uint64_t given = 0; /* a bit for each option */
     size_t number = 0;
     int rc = pipe_slurp(opt.file, text, err);
     if (!rc && text->n != strlen(text->data ? text->data : ""))
@@ -80,11 +86,27 @@ static int read_file(struct tu_buf *text, struct tu_err *err)
             if (!strchr(" \t\r", *p))
                 *to++ = *p;
         *to = 0;
-        rc = *line ? line_of(line, err) : 0;
+        rc = *line ? line_of(line, &given, err) : 0;
         if (rc)
             tu_err_prefix(err, "%s: line %zu", opt.file, number);
     }
     return rc;
+}
+
+/* Options whose 0 stands for a default: anything else must be a positive number. */
+static int positive(struct tu_err *err)
+{
+    const struct {
+        const char *name;
+        double v;
+    } all[] = {{"efficiency", opt.efficiency},
+               {"cpu-update", opt.update},
+               {"cpu-convert", opt.convert}};
+    for (size_t k = 0; k < sizeof all / sizeof *all; k++)
+        if (!(all[k].v >= 0 && all[k].v < INFINITY))
+            return tu_fail(err, TU_EUSAGE, "--%s %g: a positive number is expected",
+                           all[k].name, all[k].v);
+    return 0;
 }
 
 /* A rate, or a link by name; NULL: `none`. */
@@ -115,6 +137,8 @@ int pipe_cluster(struct tu_cluster *c, struct tu_err *err)
     if (!rc && !(g = tu_gpu_find(opt.gpu ? opt.gpu : "h100")))
         rc = tu_fail(err, TU_EUSAGE,
                      "no device is called '%.20s'; --list=gpus names them", opt.gpu);
+    if (!rc)
+        rc = positive(err);
     if (!rc && !opt.gpus)
         rc = tu_fail(err, TU_EUSAGE, "plan: --gpus is needed");
     if (!rc)

@@ -143,6 +143,12 @@ static void row(struct tu_ctx *ctx, const struct tu_train_row *r)
 static int model(struct tu_model *m, struct tu_err *err)
 {
     struct tu_buf text = {0};
+    bool sizes = opt.layers || opt.hidden || opt.heads || opt.kv_heads || opt.ffn;
+    if (opt.config && sizes)
+        return tu_fail(err, TU_EUSAGE, "plan: sizes come from --config or from options, "
+                                       "not from both");
+    if (!opt.config && opt.hidden % opt.heads)
+        return tu_fail(err, TU_EUSAGE, "plan: --hidden does not divide by --heads");
     if (!opt.config) {
         *m = (struct tu_model){.layers = opt.layers,
                                .hidden = opt.hidden,
@@ -232,18 +238,32 @@ static int stages(struct tu_ctx *ctx, const struct tu_train_query *q,
     return rc;
 }
 
+/* The fastest layout that the trainer can run, as its flags. */
+static int emit(struct tu_ctx *ctx, const struct tu_train_query *q,
+                const struct tu_train_plan *p, struct tu_err *err)
+{
+    struct tu_buf text = {0};
+    size_t k = 0;
+    int rc = tu_fail(err, TU_EUSAGE, "plan: no layout is legal and fits");
+    for (; k < p->legal; k++) {
+        rc = tu_train_emit(&text, q, &p->row[k], opt.emit, err);
+        if (rc != TU_EUNSUP)
+            break;
+    }
+    if (!rc && k)
+        tu_warn(ctx, "%s cannot run the %zu fastest, of %.6g s; this layout takes %.6g s",
+                opt.emit, k, p->row[0].step_s, p->row[k].step_s);
+    rc = rc ? rc : pipe_bytes(ctx, &text, err);
+    tu_buf_release(&text);
+    return rc;
+}
+
 static int report(struct tu_ctx *ctx, const struct tu_train_query *q,
                   const struct tu_train_plan *p, struct tu_err *err)
 {
-    struct tu_buf text = {0};
     int rc = 0;
-    if (opt.emit) {
-        rc = p->legal ? tu_train_emit(&text, q, &p->row[0], opt.emit, err)
-                      : tu_fail(err, TU_EUSAGE, "plan: no layout is legal and fits");
-        rc = rc ? rc : pipe_bytes(ctx, &text, err);
-        tu_buf_release(&text);
-        return rc;
-    }
+    if (opt.emit)
+        return emit(ctx, q, p, err);
     tu_print(ctx,
              "%.3f billion parameters, %.3f PFLOP for the model each step; %" PRIu64
              " layouts, %zu legal\n",

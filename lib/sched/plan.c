@@ -13,6 +13,7 @@
 
 #define SIMULATED 48        /* best rows whose bubble is simulated */
 #define SIM_OPS_MAX 200000u /* and no larger schedules than this */
+#define LAYERS_MAX 65535u
 #define MEMORY_SHARE 0.94   /* of a device: the rest is the runtime's */
 
 static const char too_full[] = "memory: more than 94 % of the device";
@@ -191,6 +192,7 @@ int tu_train_price(struct tu_train_row *r, const struct tu_train_query *q,
         double mine = at->zero ? p.params / at->dp : p.params;
         r->update_s = tui_update_estimate(at->offload, &q->cluster, mine, p.layers,
                                           s->i + s->w);
+        r->cpu_share = tui_cpu_share(at->offload, &q->cluster);
         finish(r, q);
         if (r->memory_bytes > (double)q->cluster.memory * MEMORY_SHARE)
             r->why_not = too_full;
@@ -261,7 +263,7 @@ static int simulate(struct tu_train_row *r, const struct tu_train_query *q,
         }
     }
     if (!rc)
-        rc = tu_update_run(&r->update_s, r->at.offload, &q->cluster,
+        rc = tu_update_run(&r->update_s, &r->cpu_share, r->at.offload, &q->cluster,
                            r->at.zero ? p.params / r->at.dp : p.params, p.layers,
                            p.rank.i + p.rank.w, err);
     if (!rc)
@@ -379,7 +381,17 @@ int tu_train_make(struct tu_train_plan *out, const struct tu_train_query *q,
         return tu_fail(
             err, TU_EUSAGE,
             "plan: layers, hidden, heads, batch, sequence and devices must be given");
+    const struct tu_model *m = q->model;
+    if (m->layers > LAYERS_MAX || (!m->head_dim || !m->kv_heads || m->heads % m->kv_heads))
+        return tu_fail(err, TU_EUSAGE,
+                       "plan: %llu layers (at most %u), %llu heads of %llu in %llu groups: "
+                       "no such model",
+                       (unsigned long long)m->layers, LAYERS_MAX,
+                       (unsigned long long)m->heads, (unsigned long long)m->head_dim,
+                       (unsigned long long)m->kv_heads);
     const struct tu_cluster *c = &q->cluster;
+    if (!(c->efficiency <= 1))
+        return tu_fail(err, TU_EUSAGE, "plan: an efficiency of %g: over 1", c->efficiency);
     if (q->offloads & ~1u && !(c->host_bs > 0 && c->ssd_bs > 0 && c->cpu_update > 0 &&
                                c->cpu_convert > 0))
         return tu_fail(err, TU_EUSAGE,

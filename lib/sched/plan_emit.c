@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* plan_emit.c: a layout in the words of the trainers: flags of Megatron-LM, torchtitan's
- * TOML, DeepSpeed's JSON. */
+ * TOML, DeepSpeed's JSON. What a trainer cannot run is refused, never left out. */
 #include <string.h>
 #include "sched/plan_stage.h"
 #include "tensorutils/sched/split.h"
@@ -27,20 +27,43 @@ static int layout(struct tu_buf *b, const struct tu_train_query *q,
     return rc ? rc : tu_buf_text(b, "'\n", err);
 }
 
+/* The model, and what differs from Megatron-LM's defaults. */
+static int megatron_model(struct tu_buf *b, const struct tu_model *m, uint64_t seq,
+                          struct tu_err *err)
+{
+    int rc = tu_buf_printf(b, err,
+                           "--num-layers %llu --hidden-size %llu --num-attention-heads "
+                           "%llu --seq-length %llu\n",
+                           (unsigned long long)m->layers, (unsigned long long)m->hidden,
+                           (unsigned long long)m->heads, (unsigned long long)seq);
+    if (!rc && m->ffn && m->ffn != 4 * m->hidden)
+        rc = tu_buf_printf(b, err, "--ffn-hidden-size %llu\n", (unsigned long long)m->ffn);
+    if (!rc && m->kv_heads && m->kv_heads != m->heads)
+        rc = tu_buf_printf(b, err, "--group-query-attention --num-query-groups %llu\n",
+                           (unsigned long long)m->kv_heads);
+    if (!rc && m->head_dim && m->head_dim * m->heads != m->hidden)
+        rc = tu_buf_printf(b, err, "--kv-channels %llu\n",
+                           (unsigned long long)m->head_dim);
+    if (!rc && m->experts)
+        rc = tu_buf_printf(b, err,
+                           "--num-experts %llu --moe-router-topk %llu "
+                           "--moe-ffn-hidden-size %llu\n",
+                           (unsigned long long)m->experts, (unsigned long long)m->top_k,
+                           (unsigned long long)m->expert_ffn);
+    return rc;
+}
+
 static int megatron(struct tu_buf *b, const struct tu_train_query *q,
                     const struct tu_train_row *r, struct tu_err *err)
 {
     const struct tu_layout_choice *a = &r->at;
     const struct tu_model *m = q->model;
-    int rc = tu_buf_printf(
+    int rc = megatron_model(b, m, q->seq, err);
+    rc = rc ? rc : tu_buf_printf(
         b, err,
-        "--num-layers %llu --hidden-size %llu --num-attention-heads %llu --seq-length "
-        "%llu\n"
         "--micro-batch-size %u --global-batch-size %llu\n"
         "--tensor-model-parallel-size %u --pipeline-model-parallel-size %u\n",
-        (unsigned long long)m->layers, (unsigned long long)m->hidden,
-        (unsigned long long)m->heads, (unsigned long long)q->seq, a->mb,
-        (unsigned long long)q->batch, a->tp, a->pp);
+        a->mb, (unsigned long long)q->batch, a->tp, a->pp);
     if (!rc && q->uneven && a->pp > 1)
         rc = layout(b, q, a, err);
     else if (!rc && a->vpp > 1)
@@ -54,8 +77,11 @@ static int megatron(struct tu_buf *b, const struct tu_train_query *q,
         rc = tu_buf_text(b, "--sequence-parallel\n", err);
     if (!rc && a->zero)
         rc = tu_buf_text(b, "--use-distributed-optimizer\n", err);
-    if (!rc && a->offload)
-        rc = tu_buf_text(b, "--optimizer-cpu-offload\n", err);
+    if (!rc && a->offload) /* which it allows with that optimizer alone */
+        rc = tu_buf_printf(b, err,
+                           "--optimizer-cpu-offload --optimizer-offload-fraction %.3g "
+                           "--use-precision-aware-optimizer\n",
+                           r->cpu_share);
     if (!rc && a->recompute == TU_RECOMPUTE_SELECTIVE)
         rc = tu_buf_text(b, "--recompute-granularity selective\n", err);
     if (!rc && a->recompute == TU_RECOMPUTE_FULL)
@@ -66,14 +92,20 @@ static int megatron(struct tu_buf *b, const struct tu_train_query *q,
     return rc;
 }
 
+/* The name in PyTorch, which has no ZB-H1. */
+static const char *titan_schedule(const char *name)
+{
+    return !strcmp(name, "interleaved-1f1b") ? "Interleaved1F1B"
+           : !strcmp(name, "zb-v")           ? "ZBVZeroBubble"
+           : !strcmp(name, "1f1b")           ? "1F1B"
+                                             : NULL;
+}
+
 static int torchtitan(struct tu_buf *b, const struct tu_train_query *q,
                       const struct tu_train_row *r, struct tu_err *err)
 {
     const struct tu_layout_choice *a = &r->at;
     static const char *const ac[] = {"none", "selective", "full"};
-    const char *schedule = tui_family_of(a->schedule)->chunked ? "Interleaved1F1B"
-                           : tui_family_of(a->schedule)->vee   ? "ZBVZeroBubble"
-                                                               : "1F1B";
     return tu_buf_printf(
         b, err,
         "[training]\nlocal_batch_size = %llu\nglobal_batch_size = %llu\nseq_len = "
@@ -85,7 +117,15 @@ static int torchtitan(struct tu_buf *b, const struct tu_train_query *q,
         "expert_parallel_degree = %u\n\n[activation_checkpoint]\nmode = \"%s\"\n",
         (unsigned long long)(q->batch / a->dp), (unsigned long long)q->batch,
         (unsigned long long)q->seq, a->zero ? 1 : a->dp, a->zero ? a->dp : 1, a->tp,
-        a->pp, schedule, a->mb, a->cp, a->ep, ac[a->recompute]);
+        a->pp, titan_schedule(a->schedule), a->mb, a->cp, a->ep, ac[a->recompute]);
+}
+
+/* Offload is a part of ZeRO, even where there is one device to split over. */
+static uint32_t deepspeed_zero(const struct tu_layout_choice *a)
+{
+    if (a->offload && a->dp == 1)
+        return a->pp == 1 ? 3 : 1;
+    return a->zero;
 }
 
 static int deepspeed(struct tu_buf *b, const struct tu_train_query *q,
@@ -102,12 +142,12 @@ static int deepspeed(struct tu_buf *b, const struct tu_train_query *q,
     tu_jw_bool(&w, "enabled", true);
     tu_jw_close(&w, '}');
     tu_jw_open(&w, "zero_optimization", '{');
-    tu_jw_u64(&w, "stage", a->zero);
+    tu_jw_u64(&w, "stage", deepspeed_zero(a));
     if (a->offload) {
         tu_jw_open(&w, "offload_optimizer", '{');
         tu_jw_str(&w, "device", a->offload == TU_OFFLOAD_SSD ? "nvme" : "cpu");
         if (a->offload == TU_OFFLOAD_SPLIT)
-            tu_jw_real(&w, "ratio", 0.75); /* ZeRO-Offload++: the CPU's share */
+            tu_jw_real(&w, "ratio", r->cpu_share); /* ZeRO-Offload++ */
         tu_jw_close(&w, '}');
     }
     tu_jw_close(&w, '}');
@@ -122,15 +162,56 @@ static int deepspeed(struct tu_buf *b, const struct tu_train_query *q,
     return rc ? rc : tu_buf_text(b, "\n", err);
 }
 
+/* What of a layout the trainer does not have; NULL: nothing. */
+typedef const char *lacks_fn(const struct tu_layout_choice *a);
+
+static const char *megatron_lacks(const struct tu_layout_choice *a)
+{
+    const char *s = a->schedule;
+    if (a->pp > 1 && strcmp(s, "1f1b") && strcmp(s, "interleaved-1f1b"))
+        return s;
+    return a->zero > 1 ? "ZeRO 2 and 3" : a->offload == TU_OFFLOAD_SSD  ? "offload to an SSD"
+           : a->offload && !a->zero        ? "offload without ZeRO"
+                                           : NULL;
+}
+
+static const char *titan_lacks(const struct tu_layout_choice *a)
+{
+    if (a->pp > 1 && !titan_schedule(a->schedule))
+        return a->schedule;
+    return a->zero == 1 || a->zero == 2 ? "ZeRO 1 and 2" : a->offload ? "offload" : NULL;
+}
+
+static const char *deepspeed_lacks(const struct tu_layout_choice *a)
+{
+    if (a->pp > 1 && strcmp(a->schedule, "1f1b"))
+        return a->schedule;
+    if (a->offload && !deepspeed_zero(a))
+        return "offload without ZeRO";
+    if (a->offload > TU_OFFLOAD_CPU && deepspeed_zero(a) != 3)
+        return "a split offload, or one to an SSD, without ZeRO 3";
+    return a->cp > 1 ? "context parallelism" : NULL;
+}
+
 int tu_train_emit(struct tu_buf *out, const struct tu_train_query *q,
                   const struct tu_train_row *row, const char *form, struct tu_err *err)
 {
-    if (!strcmp(form, "megatron"))
-        return megatron(out, q, row, err);
-    if (!strcmp(form, "torchtitan"))
-        return torchtitan(out, q, row, err);
-    if (!strcmp(form, "deepspeed"))
-        return deepspeed(out, q, row, err);
+    static const struct {
+        const char *name;
+        lacks_fn *lacks;
+        int (*write)(struct tu_buf *, const struct tu_train_query *,
+                     const struct tu_train_row *, struct tu_err *);
+    } trainer[] = {
+        {"megatron", megatron_lacks, megatron},
+        {"torchtitan", titan_lacks, torchtitan},
+        {"deepspeed", deepspeed_lacks, deepspeed},
+    };
+    for (size_t k = 0; k < sizeof trainer / sizeof *trainer; k++)
+        if (!strcmp(form, trainer[k].name)) {
+            const char *lacks = trainer[k].lacks(&row->at);
+            return lacks ? tu_fail(err, TU_EUNSUP, "emit: %s does not have %s", form, lacks)
+                         : trainer[k].write(out, q, row, err);
+        }
     return tu_fail(err, TU_EUSAGE, "emit '%.20s': megatron, torchtitan or deepspeed",
                    form);
 }

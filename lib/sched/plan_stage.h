@@ -44,6 +44,9 @@ uint32_t tui_rank_of(const struct tu_layout_choice *a, size_t stage);
 /* Parameters of one stage on one device, of tensor and expert parallel slices. */
 double tui_stage_params(const struct tu_train_query *q, const struct tu_layout_choice *a,
                         const struct tu_train_stage *stage, double *experts);
+/* Part of the parameters that the CPU updates: with a split the one that levels the CPU
+ * and the link. */
+double tui_cpu_share(enum tu_offload how, const struct tu_cluster *c);
 /* tu_update_run without the simulation. */
 double tui_update_estimate(enum tu_offload how, const struct tu_cluster *c, double params,
                            uint32_t layers, double backward_s);

@@ -14,7 +14,7 @@
 
 const char *const tu_offload_names[] = {"none", "cpu", "split", "ssd", NULL};
 
-static int run(double *seconds, const char *row, const char *spec_text, uint32_t m,
+static int run(double *seconds, double *cpu_share, const char *row, const char *spec_text, uint32_t m,
                const double *stage_s, uint32_t stages, struct tu_err *err)
 {
     struct tu_cost c;
@@ -36,6 +36,10 @@ static int run(double *seconds, const char *row, const char *spec_text, uint32_t
     if (!rc)
         rc = tu_sim_run(&sim, s, &c, NULL, &faults, err);
     *seconds = (double)sim.makespan * 1e-9;
+    size_t on_cpu = 0;
+    for (size_t i = 0; !rc && i < s->n[s->place[0]]; i++)
+        on_cpu += s->op[s->place[0]][i].stage == 0;
+    *cpu_share = (double)on_cpu / m;
     tu_sim_release(&sim);
     tu_sched_free(s);
     tu_spec_release(&spec);
@@ -44,11 +48,12 @@ static int run(double *seconds, const char *row, const char *spec_text, uint32_t
     return rc;
 }
 
-int tu_update_run(double *seconds, enum tu_offload how, const struct tu_cluster *c,
+int tu_update_run(double *seconds, double *cpu_share, enum tu_offload how, const struct tu_cluster *c,
                   double params, uint32_t layers, double backward_s, struct tu_err *err)
 {
     double gpu = c->memory_bs > 0 ? TOUCHED_BYTES / c->memory_bs : 0;
     *seconds = params * gpu;
+    *cpu_share = 0;
     if (how == TU_OFFLOAD_NONE)
         return 0;
     if (!(c->host_bs > 0) || !(c->cpu_update > 0) || !(c->cpu_convert > 0) ||
@@ -60,7 +65,8 @@ int tu_update_run(double *seconds, enum tu_offload how, const struct tu_cluster 
         const double stage[] = {backward_s / layers, each * 2 / c->host_bs,
                                 each * (1 / c->cpu_update + 1 / c->cpu_convert),
                                 each * 2 * STATE_BYTES / c->ssd_bs};
-        int rc = run(seconds, "update-ssd", "update-ssd", layers, stage, 4, err);
+        int rc = run(seconds, cpu_share, "update-ssd", "update-ssd", layers, stage, 4, err);
+        *cpu_share = 1;
         *seconds = fmax(*seconds - backward_s, 0) + params * 2 / c->host_bs;
         return rc;
     }
@@ -71,11 +77,20 @@ int tu_update_run(double *seconds, enum tu_offload how, const struct tu_cluster 
                             each * STATE_BYTES / c->host_bs,
                             each * gpu,
                             each * STATE_BYTES / c->host_bs};
-    int rc = run(seconds, "update-split",
+    int rc = run(seconds, cpu_share, "update-split",
                  how == TU_OFFLOAD_CPU ? "update-split:every=0" : "update-split",
                  (uint32_t)fmax(n, 1), stage, 6, err);
     *seconds += params * 2 / c->host_bs; /* the gradients go down first */
     return rc;
+}
+
+double tui_cpu_share(enum tu_offload how, const struct tu_cluster *c)
+{
+    double cpu = 1 / c->cpu_update + 1 / c->cpu_convert, up = 2 / c->host_bs;
+    double fetch = STATE_BYTES / c->host_bs;
+    if (how == TU_OFFLOAD_SPLIT && cpu > up)
+        return fetch / (cpu - up + fetch);
+    return how != TU_OFFLOAD_NONE;
 }
 
 double tui_update_estimate(enum tu_offload how, const struct tu_cluster *c, double params,
@@ -85,12 +100,7 @@ double tui_update_estimate(enum tu_offload how, const struct tu_cluster *c, doub
     double up = params * 2 / c->host_bs;
     switch (how) {
     case TU_OFFLOAD_CPU: return cpu + 2 * up;
-    case TU_OFFLOAD_SPLIT: {
-        /* The share s of the GPU's subgroups levels the CPU and the link. */
-        double fetch = params * STATE_BYTES / c->host_bs;
-        double s = cpu > up ? (cpu - up) / (cpu - up + fetch) : 0;
-        return (1 - s) * cpu + up;
-    }
+    case TU_OFFLOAD_SPLIT: return tui_cpu_share(how, c) * cpu + up;
     case TU_OFFLOAD_SSD: {
         double slowest = fmax(fmax(backward_s, cpu), params * 2 * STATE_BYTES / c->ssd_bs);
         return slowest * (1 + 1. / layers) - backward_s + up;

@@ -106,8 +106,46 @@ END
     run -0 pipe-sched plan $args --encoder-layers 24 --encoder-hidden 1024 --encoder-tokens 576 --offload none
     assert_line --regexp '^stages of the first: v\*24Et\*[0-9]+\|.*L$'
     # shellcheck disable=SC2086
-    run -0 pipe-sched plan $args --uneven --offload none --emit megatron
+    run -0 pipe-sched plan $args --max-vpp 4 --uneven --offload none --emit megatron
     assert_output --partial "--pipeline-model-parallel-layout 'Et*"
     # shellcheck disable=SC2086
     run -2 pipe-sched plan $args --encoder-layers 24
+}
+
+@test "plan: flags are of a layout that the trainer has, and of this model" {
+    args='--layers 96 --hidden 12288 --heads 96 --batch 1536 --gpus 1024'
+    # shellcheck disable=SC2086 # words
+    run -0 --separate-stderr pipe-sched plan $args --top 1
+    assert_output --partial 'zb-v'
+    # shellcheck disable=SC2086
+    run -0 --separate-stderr pipe-sched plan $args --emit megatron
+    assert_output --partial '--num-layers-per-virtual-pipeline-stage'
+    [[ $stderr == *'megatron cannot run'* ]]
+    run -0 pipe-sched plan --layers 32 --hidden 4096 --heads 32 --kv-heads 8 --ffn 14336 \
+        --gpus 8 --batch 64 --emit megatron
+    assert_line '--ffn-hidden-size 14336'
+    assert_line '--group-query-attention --num-query-groups 8'
+    args='--layers 40 --hidden 5120 --heads 40 --gpus 4 --batch 8 --max-mb 1 --offload split'
+    # shellcheck disable=SC2086
+    run -0 --separate-stderr pipe-sched plan $args --emit megatron
+    assert_line --regexp '^--optimizer-cpu-offload --optimizer-offload-fraction 0\.[0-9]+ --use-precision-aware-optimizer$'
+    # DeepSpeed checks that a part is offloaded in ZeRO 3 only
+    # shellcheck disable=SC2086
+    run -0 --separate-stderr pipe-sched plan $args --emit deepspeed
+    assert_output --regexp '"stage":3,"offload_optimizer":\{"device":"cpu","ratio":0\.[0-9]+\}'
+    # shellcheck disable=SC2086
+    run -2 pipe-sched plan $args --emit nemo
+}
+
+@test "plan: numbers that no cluster or model has are refused" {
+    args='--layers 24 --hidden 2304 --heads 24 --batch 512 --gpus 8'
+    for more in '--efficiency 7' '--efficiency nan' '--efficiency -1' '--cpu-update inf' \
+        '--layers 4000000000' '--heads 7' '--config none'; do
+        # shellcheck disable=SC2086 # words
+        run -2 pipe-sched plan $args $more
+    done
+    printf 'gpus=4\ngpus=8\n' >cluster
+    # shellcheck disable=SC2086
+    run -3 pipe-sched plan --layers 24 --hidden 2304 --heads 24 --batch 8 --cluster cluster
+    assert_output --partial 'line 2'
 }

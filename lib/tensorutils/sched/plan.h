@@ -71,8 +71,9 @@ enum tu_offload {
 TU_API extern const char *const tu_offload_names[]; /* NULL-ended */
 /* Seconds that an update adds to a step, simulated with resources as ranks (schedules
  * update-split and update-ssd). params and layers of one device; backward_s: of the last
- * micro-batch, which an SSD update overlaps. */
-TU_API TU_MUST int tu_update_run(double *seconds, enum tu_offload how,
+ * micro-batch, which an SSD update overlaps. *cpu_share: part of the parameters that the CPU
+ * updates. */
+TU_API TU_MUST int tu_update_run(double *seconds, double *cpu_share, enum tu_offload how,
                                  const struct tu_cluster *c, double params,
                                  uint32_t layers, double backward_s, struct tu_err *err);
 
@@ -93,6 +94,7 @@ struct tu_train_row {
     double compute_s, tp_s, ep_s, cp_s, bubble_s, pp_s, dp_s, update_s, step_s;
     double tp_bytes, ep_bytes, cp_bytes, pp_bytes, dp_bytes; /* a device sends in a step */
     double mfu, hfu;
+    double cpu_share;    /* of the parameters the CPU updates */
     bool simulated;      /* bubble and transfers are of the schedule itself */
     const char *why_not; /* NULL: legal and it fits */
 };
@@ -136,7 +138,8 @@ TU_API void tu_train_release(struct tu_train_plan *p);
 TU_API TU_MUST int tu_train_price(struct tu_train_row *out,
                                   const struct tu_train_query *q,
                                   const struct tu_layout_choice *at, struct tu_err *err);
-/* Flags or configuration of a layout: "megatron", "torchtitan", "deepspeed". */
+/* Flags or configuration of a layout: "megatron", "torchtitan", "deepspeed".
+ * TU_EUNSUP: this trainer does not have what the layout needs, err says what. */
 TU_API TU_MUST int tu_train_emit(struct tu_buf *out, const struct tu_train_query *q,
                                  const struct tu_train_row *row, const char *form,
                                  struct tu_err *err);

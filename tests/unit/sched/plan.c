@@ -124,9 +124,16 @@ static void search(void)
     ok(p.row[0].at.tp > 1 || p.row[0].at.pp > 1,
        "175B does not fit on data parallelism alone");
     static const char *const form[] = {"megatron", "torchtitan", "deepspeed"};
+    struct tu_train_row plain = p.row[0], vee = p.row[0];
+    plain.at.schedule = "1f1b";
+    plain.at.zero = plain.at.offload = 0;
+    plain.at.vpp = 1;
+    vee.at.schedule = "zb-h1";
     for (size_t k = 0; k < 3; k++) {
         struct tu_buf b = {0};
-        ok(!tu_train_emit(&b, &q, &p.row[0], form[k], &err) && b.n > 50, "%s", form[k]);
+        ok(!tu_train_emit(&b, &q, &plain, form[k], &err) && b.n > 50, "%s", form[k]);
+        eq_int(tu_train_emit(&b, &q, &vee, form[k], &err), TU_EUNSUP, "%s has no ZB-H1",
+               form[k]);
         tu_buf_release(&b);
     }
     tu_train_release(&p);
@@ -211,22 +218,24 @@ static void updates(void)
                            .cpu_convert = 8e9};
     struct tu_err err;
     double cpu, split, ssd, gpu;
-    int rc = tu_update_run(&gpu, TU_OFFLOAD_NONE, &c, 16e9, 16, 1, &err);
+    double share;
+    int rc = tu_update_run(&gpu, &share, TU_OFFLOAD_NONE, &c, 16e9, 16, 1, &err);
     ok(!rc && near(gpu, 16e9 * 30 / 3e12), "on the GPU %g s", gpu);
-    rc = tu_update_run(&cpu, TU_OFFLOAD_CPU, &c, 16e9, 16, 1, &err);
+    rc = tu_update_run(&cpu, &share, TU_OFFLOAD_CPU, &c, 16e9, 16, 1, &err);
     /* Update and conversion one after the other, then the last upload of 10^8; and all
      * gradients down. */
     ok(!rc && near(cpu, 16e9 * (1 / 2e9 + 1 / 8e9) + 2e8 / 25e9 + 32e9 / 25e9),
        "on the CPU %g s", cpu);
-    rc = tu_update_run(&split, TU_OFFLOAD_SPLIT, &c, 16e9, 16, 1, &err);
+    rc = tu_update_run(&split, &share, TU_OFFLOAD_SPLIT, &c, 16e9, 16, 1, &err);
     /* Every second subgroup on the GPU: the CPU does half. */
     ok(!rc && split > cpu / 2 && split < .65 * cpu, "split %g s of %g", split, cpu);
-    rc = tu_update_run(&ssd, TU_OFFLOAD_SSD, &c, 16e9, 16, 1, &err);
+    ok(near(share, .5), "the CPU's share: %g", share);
+    rc = tu_update_run(&ssd, &share, TU_OFFLOAD_SSD, &c, 16e9, 16, 1, &err);
     /* The SSD is the slowest: 16 times 10^9 parameters of 24 bytes behind the first
      * layer's other three stages, less the backward, and the gradients. */
     ok(!rc && near(ssd, 16 * 8 + 1. / 16 + .08 + .625 - 1 + 1.28), "on the SSD %g s", ssd);
     c.ssd_bs = 0;
-    eq_int(tu_update_run(&ssd, TU_OFFLOAD_SSD, &c, 16e9, 16, 1, &err), TU_EUSAGE,
+    eq_int(tu_update_run(&ssd, &share, TU_OFFLOAD_SSD, &c, 16e9, 16, 1, &err), TU_EUSAGE,
            "no SSD");
 }
 
