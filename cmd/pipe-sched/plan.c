@@ -140,7 +140,7 @@ static void row(struct tu_ctx *ctx, const struct tu_train_row *r)
                 });
 }
 
-static int model(struct tu_model *m, struct tu_err *err)
+static int model(struct tu_ctx *ctx, struct tu_model *m, struct tu_err *err)
 {
     struct tu_buf text = {0};
     bool sizes = opt.layers || opt.hidden || opt.heads || opt.kv_heads || opt.ffn;
@@ -167,6 +167,10 @@ static int model(struct tu_model *m, struct tu_err *err)
     if (!rc)
         rc = tu_model_from_hf(m, text.data ? text.data : "", text.n, err);
     tu_buf_release(&text);
+    if (!rc && !tu_family_find(m->family))
+        tu_warn(ctx, "%s: family '%s' is not known: counted as a plain transformer of these "
+                     "sizes",
+                opt.config, m->family);
     return rc;
 }
 
@@ -313,7 +317,7 @@ static int run(struct tu_ctx *ctx, int argc, char **argv)
     q.encoder = e.layers ? &e : NULL;
     q.uneven = opt.uneven || e.layers;
     q.offloads = opt.offload ? 1u << (opt.offload - 1) : ~0u;
-    int rc = model(&m, &err);
+    int rc = model(ctx, &m, &err);
     if (!rc)
         rc = pipe_cluster(&q.cluster, &err);
     if (!rc)

@@ -149,3 +149,9 @@ END
     run -3 pipe-sched plan --layers 24 --hidden 2304 --heads 24 --batch 8 --cluster cluster
     assert_output --partial 'line 2'
 }
+
+@test "plan: a family that is not known is counted with a warning" {
+    echo '{"model_type":"mamba","hidden_size":256,"num_hidden_layers":4,"num_attention_heads":8,"vocab_size":1000}' >config
+    run -0 --separate-stderr pipe-sched plan --config config --gpus 1 --batch 8 --top 1
+    [[ $stderr == *"family 'mamba' is not known"* ]]
+}
