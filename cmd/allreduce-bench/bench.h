@@ -26,16 +26,25 @@ void bench_pattern_row(struct tu_ctx *ctx, const char *name, uint32_t ranks,
 /* format.c: a measured row in the form that --format asks for. */
 struct bench_facts {
     const char *transport, *op, *clock, *reduce_order;
-    uint64_t iters, warmup, check;
+    uint64_t iters, warmup, check, min, max, factor, step;
     bool each, cold, private_buffers, out_only;
     uint32_t ranks, root;
 };
 void bench_head(struct tu_ctx *ctx, const struct bench_facts *f);
 void bench_row(struct tu_ctx *ctx, const struct bench_facts *f,
-               const struct tu_bench_row *row);
+               const struct tu_bench_row *row, bool first);
+/* failure: why there are no more rows, or NULL. */
 void bench_foot(struct tu_ctx *ctx, const struct bench_facts *f, double busbw_mean,
-                uint64_t wrong, double floor);
+                uint64_t wrong, double floor, const char *failure);
 /* A number as nccl-tests fits it into a column: decimals while they fit. out[32]. */
 const char *bench_fit(double v, int width, char out[32]);
+const char *bench_nccl_type(uint32_t dtype);
+
+/* nccl_json.c: the pieces of one object. */
+void bench_nccl_head(struct tu_ctx *ctx, const struct bench_facts *f);
+void bench_nccl_row(struct tu_ctx *ctx, const struct bench_facts *f,
+                    const struct tu_bench_row *r, bool first);
+void bench_nccl_foot(struct tu_ctx *ctx, double busbw_mean, uint64_t wrong, double floor,
+                     const char *failure);
 
 #endif

@@ -82,7 +82,7 @@ static void own_row(struct tu_ctx *ctx, const struct bench_facts *f,
 
 /* nccl-tests ------------------------------------------------------------------------- */
 
-static const char *nccl_type(uint32_t dtype)
+const char *bench_nccl_type(uint32_t dtype)
 {
     static const struct {
         uint16_t dtype;
@@ -136,7 +136,7 @@ static void nccl_row(struct tu_ctx *ctx, const struct bench_facts *f,
     char a[32], b[32], d[32], root[16];
     snprintf(root, sizeof root, "%d", c->rooted ? (int)f->root : -1);
     tu_print(ctx, "%12lli  %12lli  %8s  %6s  %6s", (long long)r->bytes,
-             (long long)r->count, nccl_type(r->dtype), c->reduces ? f->op : "none", root);
+             (long long)r->count, bench_nccl_type(r->dtype), c->reduces ? f->op : "none", root);
     for (int i = 0; i < 2; i++) {
         const struct tu_timing *t = &r->place[i];
         if (!t->done) {
@@ -164,7 +164,7 @@ static void osu_row(struct tu_ctx *ctx, const struct tu_bench_row *r)
     const struct tu_collective_row *c = &tu_collective_rows[r->coll];
     if (last != r->coll || type != r->dtype) {
         tu_print(ctx, "\n# OSU MPI %s Latency Test v7.4\n# Datatype: %s.\n", c->title,
-                 nccl_type(r->dtype));
+                 bench_nccl_type(r->dtype));
         tu_print(ctx, "%-10s%20s%20s%20s%12s%20s\n", "# Size", "Avg Latency(us)",
                  "Min Latency(us)", "Max Latency(us)", "Iterations", "Validation");
     }
@@ -206,6 +206,8 @@ void bench_head(struct tu_ctx *ctx, const struct bench_facts *f)
 {
     if (form_is(ctx, "nccl"))
         nccl_head(ctx, f);
+    else if (form_is(ctx, "nccl-json"))
+        bench_nccl_head(ctx, f);
     else if (form_is(ctx, "csv"))
         tu_print(ctx, "collective,transport,algorithm,ranks,dtype,op,bytes,place,min_us,"
                       "p50_us,p95_us,p99_us,max_us,algbw_gbs,busbw_gbs,wrong\n");
@@ -229,10 +231,12 @@ void bench_head(struct tu_ctx *ctx, const struct bench_facts *f)
 }
 
 void bench_row(struct tu_ctx *ctx, const struct bench_facts *f,
-               const struct tu_bench_row *row)
+               const struct tu_bench_row *row, bool first)
 {
     if (form_is(ctx, "nccl")) {
         nccl_row(ctx, f, row);
+    } else if (form_is(ctx, "nccl-json")) {
+        bench_nccl_row(ctx, f, row, first);
     } else if (form_is(ctx, "osu")) {
         osu_row(ctx, row);
     } else {
@@ -248,10 +252,12 @@ void bench_row(struct tu_ctx *ctx, const struct bench_facts *f,
 }
 
 void bench_foot(struct tu_ctx *ctx, const struct bench_facts *f, double busbw_mean,
-                uint64_t wrong, double floor)
+                uint64_t wrong, double floor, const char *failure)
 {
     (void)f;
-    if (!form_is(ctx, "nccl"))
+    if (form_is(ctx, "nccl-json"))
+        bench_nccl_foot(ctx, busbw_mean, wrong, floor, failure);
+    if (failure || !form_is(ctx, "nccl"))
         return;
     tu_print(ctx, "# %-20s : %llu %s\n", "Out of bounds values",
              (unsigned long long)wrong, wrong ? "FAILED" : "OK");

@@ -6,7 +6,7 @@
 static const char *const timings[] = {"loop", "each", NULL};
 static const char *const buffers[] = {"shared", "private", NULL};
 static const char *const caches[] = {"hot", "cold", NULL};
-static const char *const formats[] = {"nccl", "osu", "csv", NULL};
+static const char *const formats[] = {"nccl", "nccl-json", "osu", "csv", NULL};
 
 static struct {
     const char *transport, *op, *rendezvous, *iface, *trace, *pattern, *check;
@@ -131,6 +131,7 @@ static void posted(void *ctx, uint32_t rank, const void *p, size_t n)
         return;
     }
     memcpy(&row, (const char *)p + 4, tu_min(n - 4, sizeof row));
+    bool first = !r->rows;
     for (int i = 0; i < 2; i++) {
         const struct tu_timing *t = &row.place[i];
         if (!t->done)
@@ -142,7 +143,7 @@ static void posted(void *ctx, uint32_t rank, const void *p, size_t n)
         r->slow += opt.min_bw > 0 && row.bytes && t->busbw < opt.min_bw;
     }
     if (!opt.trace || strcmp(opt.trace, "-") != 0)
-        bench_row(r->ctx, &r->facts, &row);
+        bench_row(r->ctx, &r->facts, &row, first);
 }
 
 static int in_rank(struct tu_rank *rank, void *ctx, struct tu_err *err)
@@ -286,16 +287,17 @@ static int run_group(struct run *r, struct tu_err *err)
     const struct tu_transport *row;
     if (!code)
         code = tu_transport_find(&row, opt.transport, err);
-    if (!code && head)
+    head = head && !code;
+    if (head)
         bench_head(r->ctx, &r->facts);
     if (!code && opt.pattern)
         bench_pattern_head(r->ctx);
     if (!code)
         code = tu_group_run(&g, err);
     tu_free(fault);
-    if (head && !code)
+    if (head)
         bench_foot(r->ctx, &r->facts, r->rows ? r->busbw / (double)r->rows : 0, r->wrong,
-                   opt.min_bw);
+                   opt.min_bw, code ? err->msg : NULL);
     return code;
 }
 
@@ -352,6 +354,10 @@ static int run(struct tu_ctx *ctx, int argc, char **argv)
                                    .op = opt.op,
                                    .iters = opt.iters,
                                    .warmup = opt.warmup,
+                                   .min = opt.min,
+                                   .max = opt.max,
+                                   .factor = opt.factor,
+                                   .step = opt.step,
                                                               .each = b->each,
                                    .cold = b->cold,
                                    .private_buffers = b->hidden,

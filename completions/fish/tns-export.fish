@@ -3,7 +3,7 @@ complete -c tns-export -l to -x -a '(tns-export  --list=formats 2>/dev/null)' -d
 complete -c tns-export -l from -x -a '(tns-export  --list=formats 2>/dev/null)' -d 'format of the file; default: by its contents'
 complete -c tns-export -l keep-header -d 'restore the file that tns-import --keep-header read'
 complete -c tns-export -l npy-raw -d 'npy, npz: bf16 and fp8 as unsigned integers'
-complete -c tns-export -l max-shard-size -x -d 'hf: bytes of a file; default 5GB'
+complete -c tns-export -l max-shard-size -x -d 'hf, gguf: bytes of a file; hf: default 5GB'
 complete -c tns-export -l no-crc -d 'do not verify checksums that the file stores'
 complete -c tns-export -s h -l help -d 'show this help'
 complete -c tns-export -s V -l version -d 'show the version and what was built in'

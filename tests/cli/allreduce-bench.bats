@@ -66,6 +66,23 @@ small() { allreduce-bench run -b 4K -e 4K --iters 3 --warmup 1 "$@"; }
     grep -qE '^4096 +[0-9.]+ .* Pass$' <<<"$output"
 }
 
+@test "run --format nccl-json: one object, also after a failure" {
+    run -0 --separate-stderr small -n 3 -b 1K --coll allreduce,broadcast --format nccl-json
+    python3 - "$output" <<'END'
+import json, sys
+o = json.loads(sys.argv[1])
+assert o["version"] == 3 and o["config"]["maximum_bytes"] == 4096 and len(o["config"]["devices"]) == 3
+assert [(r["size"], r["root"], r["redop"]) for r in o["results"]] == [
+    (1024, -1, "sum"), (4096, -1, "sum"), (1024, 0, "none"), (4096, 0, "none")], o["results"]
+assert o["results"][1]["in_place"]["nwrong"] == 0 and o["out_of_bounds"] == {"count": 0, "okay": True}
+END
+    run -4 --separate-stderr small -n 3 --format nccl-json --inject kill:rank=1,op=3
+    python3 - "$output" <<'END'
+import json, sys
+assert "rank 1 (pid" in json.loads(sys.argv[1])["errors"][0]
+END
+}
+
 @test "run: bad requests are refused" {
     run -2 allreduce-bench run -b 2K -e 1K
     run -2 allreduce-bench run --factor 1
