@@ -3,7 +3,8 @@
 #include <stdio.h>
 #include "allreduce-bench/bench.h"
 
-static const char *const models[] = {"alphabeta", "loggp", "nccl", "switches", NULL};
+static const char *const models[] = {"alphabeta", "loggp", "nccl",
+                                     "switches",  "flow",  NULL};
 
 static struct {
     const char *topo, *coll, *pattern;
@@ -33,7 +34,7 @@ static const struct tu_opt options[] = {
      TU_OPT_STRING, &opt.pattern, NULL, 0},
     {'b', "bytes", NULL, "size (default 1M)", TU_OPT_SIZE, &opt.bytes, NULL, 0},
     {0, "root", NULL, "root of the rooted collectives", TU_OPT_U64, &opt.root, NULL, 0},
-    {0, "model", NULL, "clocks, GOAL text under LogGP, NCCL's tuner, or switch counts",
+    {0, "model", NULL, "clocks, GOAL text under LogGP, NCCL's tuner, switch counts, flows",
      TU_OPT_CHOICE, &opt.model, models, 0},
     {'n', "ranks", NULL, "ranks or hosts of models nccl and switches (default 8)",
      TU_OPT_U64, &opt.ranks, NULL, 0},
@@ -77,6 +78,13 @@ static int make_plan(struct tu_plan *p, enum tu_collective c, const struct tu_sp
                         bytes / (blocks ? ranks : 1), err);
 }
 
+static int simulate(struct tu_sim_result *r, const struct tu_plan *p,
+                    const struct tu_topo *topo, struct tu_err *err)
+{
+    return opt.model == 4 ? tu_coll_flows(r, p, topo, err)
+                          : tu_coll_simulate(r, p, topo, NULL, err);
+}
+
 /* Of a pattern's operations: the quickest algorithm on the clocks, or the one named. */
 static int cost(void *ctx, const struct tu_task *t, double *seconds, struct tu_err *err)
 {
@@ -93,7 +101,7 @@ static int cost(void *ctx, const struct tu_task *t, double *seconds, struct tu_e
             (want && strcmp(want, a->name) != 0) ||
             make_plan(&p, t->coll, &spec, tu_topo_ranks(topo), t->bytes, NULL))
             continue;
-        code = tu_coll_simulate(&r, &p, topo, NULL, err);
+        code = simulate(&r, &p, topo, err);
         if (!code && (!found || r.seconds < *seconds))
             *seconds = r.seconds;
         found = true;
@@ -134,7 +142,7 @@ static int one(struct tu_ctx *ctx, enum tu_collective c, const struct tu_spec *s
         return code;
     }
     if (!code)
-        code = tu_coll_simulate(&r, &p, topo, NULL, err);
+        code = simulate(&r, &p, topo, err);
     if (code)
         return code;
     if (r.seconds < r.bound * (1 - 1e-9))
@@ -161,7 +169,7 @@ static int one(struct tu_ctx *ctx, enum tu_collective c, const struct tu_spec *s
         {.u = r.messages},
         {.u = r.busiest},
         {.f = r.busiest_bytes},
-        {.u = r.last},
+        {.none = opt.model == 4, .u = r.last},
         {.s = levels},
     };
     tu_row(ctx, cells);

@@ -73,6 +73,8 @@ static inline uint32_t tui_pow2_below(uint32_t p)
     return v;
 }
 
+/* The level at which two ranks meet. */
+uint32_t tui_topo_level(const struct tu_topo *t, uint32_t a, uint32_t b);
 int tui_plan_segments(struct tu_plan *p, const struct tu_spec *spec, struct tu_err *err);
 extern const char *const tui_coll_no_keys[], *const tui_coll_seg_keys[];
 

@@ -47,6 +47,11 @@ static int read_count(const char *s, double *out)
     return 0;
 }
 
+static int read_over(const char *s, double *out)
+{
+    return tu_parse_double(s, out, NULL) || !(*out >= 1 && *out <= 1e6) ? TU_EUSAGE : 0;
+}
+
 static int read_seconds(const char *s, double *out)
 {
     uint64_t ns;
@@ -81,7 +86,7 @@ static int read_rate(const char *s, double *out)
 
 int tu_topo_parse(struct tu_topo *out, const char *text, struct tu_err *err)
 {
-    static const char *const keys[] = {"n", "alpha", "bw", "gamma", NULL};
+    static const char *const keys[] = {"n", "alpha", "bw", "gamma", "oversub", NULL};
     struct tu_spec s;
     double n[4], rate[4];
     int code = tu_spec_parse(&s, text, err);
@@ -107,6 +112,10 @@ int tu_topo_parse(struct tu_topo *out, const char *text, struct tu_err *err)
         else if (tu_spec_get(&s, "gamma") &&
                  read_rate(tu_spec_get(&s, "gamma"), &out->gamma))
             code = tu_fail(err, TU_EUSAGE, "%s: gamma is a rate of adding", text);
+        else if (tu_spec_get(&s, "oversub") &&
+                 parts(tu_spec_get(&s, "oversub"), read_over, out->oversub) != levels)
+            code = tu_fail(err, TU_EUSAGE, "%s: oversub needs a part of 1 or more a level",
+                           text);
         else if (out->gamma > 0)
             out->gamma = 1 / out->gamma;
         if (!code && tu_topo_ranks(out) > 1 << 20)
@@ -116,7 +125,7 @@ int tu_topo_parse(struct tu_topo *out, const char *text, struct tu_err *err)
     return code;
 }
 
-static uint32_t level_of(const struct tu_topo *t, uint32_t a, uint32_t b)
+uint32_t tui_topo_level(const struct tu_topo *t, uint32_t a, uint32_t b)
 {
     uint32_t i = 0;
     for (; i + 1 < t->levels; i++) {
@@ -183,7 +192,7 @@ static void play(struct sim *s, uint64_t k)
         s->p->alg->round(s->p, r, k, &o);
         bool local = o.to == r && o.from == r;
         if (!local && o.to != TU_NOBODY && o.send.n) {
-            uint32_t l = level_of(t, r, o.to);
+            uint32_t l = tui_topo_level(t, r, o.to);
             double n = (double)o.send.n;
             end = start + n * t->beta[l] * (s->o ? slowness(s, r, o.to) : 1);
             s->sent[r] += n;
@@ -191,7 +200,7 @@ static void play(struct sim *s, uint64_t k)
             s->out->messages++;
         }
         if (!local && o.from != TU_NOBODY && o.recv.n) {
-            uint32_t l = level_of(t, r, o.from);
+            uint32_t l = tui_topo_level(t, r, o.from);
             double n = (double)o.recv.n, f = s->o ? slowness(s, o.from, r) : 1;
             double done =
                 fmax(start, s->clock[o.from] + t->alpha[l] * f) + n * t->beta[l] * f;
@@ -241,8 +250,8 @@ static int whole_ring(struct sim *s, struct tu_err *err)
     for (uint32_t i = 0; i < 3 * n; i++)
         block[i] = (double)tui_block_len(s->p->count, n, i % n);
     for (uint32_t r = 0; r < n; r++) {
-        uint32_t l = level_of(s->t, tui_turn(r, -1, n), r),
-                 m = level_of(s->t, r, tui_turn(r, 1, n));
+        uint32_t l = tui_topo_level(s->t, tui_turn(r, -1, n), r),
+                 m = tui_topo_level(s->t, r, tui_turn(r, 1, n));
         alpha[r] = s->t->alpha[l];
         beta[r] = s->t->beta[l];
         out[r] = s->t->beta[m];
@@ -326,8 +335,8 @@ static int whole_levels(struct sim *s, struct tu_err *err)
         for (uint32_t r = 0; r < n; r++) {
             uint32_t pos = r / stride % f.q, first = r - pos * stride;
             uint32_t before = first + tui_turn(pos, -1, f.q) * stride;
-            uint32_t l = level_of(s->t, before, r);
-            uint32_t m = level_of(s->t, r, first + tui_turn(pos, 1, f.q) * stride);
+            uint32_t l = tui_topo_level(s->t, before, r);
+            uint32_t m = tui_topo_level(s->t, r, first + tui_turn(pos, 1, f.q) * stride);
             index[r] = pos;
             index[n + r] = before;
             row[r] = s->t->alpha[l];

@@ -360,10 +360,11 @@ struct tu_topo {
     uint32_t count[4];        /* groups of the level inside that form one of this */
     double alpha[4], beta[4]; /* seconds per message and per byte */
     double gamma;             /* seconds per reduced byte */
+    double oversub[4];        /* of the links above a group; 0 and 1: none (flows only) */
 };
 /* "levels:n=8+128,alpha=1us+5us,bw=300G+25G,gamma=…" (seconds per byte as GB/s of
  * adding); one level is n=64,alpha=5us,bw=12.5G. Bandwidths are bytes per second, G =
- * 1e9. Errors: TU_EUSAGE, zero bandwidths and latencies below 0 included. */
+ * 1e9. oversub=1+4 for flows. Errors: TU_EUSAGE, zero bandwidths and latencies below 0 included. */
 TU_API TU_MUST int tu_topo_parse(struct tu_topo *out, const char *text,
                                  struct tu_err *err);
 TU_API uint32_t tu_topo_ranks(const struct tu_topo *t);
@@ -397,6 +398,11 @@ struct tu_sim_result {
 TU_API TU_MUST int tu_coll_simulate(struct tu_sim_result *out, const struct tu_plan *p,
                                     const struct tu_topo *t, const struct tu_sim_opts *o,
                                     struct tu_err *err);
+
+/* The same rounds as flows that share links max-min fairly, in step with each other; up
+ * to TU_RANKS_MAX ranks. out->last is not known. */
+TU_API TU_MUST int tu_coll_flows(struct tu_sim_result *out, const struct tu_plan *p,
+                                 const struct tu_topo *t, struct tu_err *err);
 
 /* LogGP over GOAL text. Source: T. Hoefler, T. Schneider, A. Lumsdaine, "LogGOPSim",
  * 2010; defaults as spcl/LogGOPSim. Times in ns. finish (tu_free) has one for each rank.

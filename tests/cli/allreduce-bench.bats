@@ -276,6 +276,9 @@ recorder() { # RANK LAST [OP]
     [ "$output" = "512 switches, 1 tier" ]
     allreduce-bench sim --topo levels:n=6,alpha=1us,bw=1G --algo ring --goal >ring.goal
     run -0 allreduce-bench sim --model loggp ring.goal
+    run -0 allreduce-bench sim --model flow --topo levels:n=4+2,alpha=1us+5us,bw=1G+1G,oversub=1+4 \
+        --coll alltoall --algo pairwise -b 8000000 --json
+    [[ $output == *'"time_us":19023.0'* ]]
     run -2 allreduce-bench sim --topo levels:n=4,alpha=1us,bw=0
     printf '# a node, then the fabric\nlevels:n=8+128,\n alpha=1us+5us, # NVLink, network\n bw=300G+25G\n' >topo
     run -0 allreduce-bench sim --topo topo -b 1G --algo hier:levels=8+128 --json

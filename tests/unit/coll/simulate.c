@@ -205,8 +205,56 @@ static void tuner(void)
     eq_u64(tu_switches(64, 32768, 8, &tiers), 2560, "8 rails save nothing");
 }
 
+static double flow(enum tu_collective c, const char *algo, const char *topo, uint64_t bytes)
+{
+    struct tu_topo t;
+    struct tu_spec s;
+    struct tu_plan p;
+    struct tu_sim_result r = {.seconds = -1};
+    struct tu_err err = {0};
+    int code = tu_topo_parse(&t, topo, &err);
+    if (!code && !(code = tu_spec_parse(&s, algo, &err))) {
+        code = tu_plan_make(&p, c, &s, tu_topo_ranks(&t), 0, bytes, &err);
+        if (!code)
+            code = tu_coll_flows(&r, &p, &t, &err);
+        tu_spec_release(&s);
+    }
+    if (code)
+        printf("# %s over %s: %s\n", algo, topo, err.msg);
+    return r.seconds * 1e6;
+}
+
+/* Two groups of four; 1 MB blocks at 1 GB/s are 1000 us. */
+static void flows(void)
+{
+    const char *plain = "levels:n=4+2,alpha=1us+5us,bw=1G+1G",
+               *over = "levels:n=4+2,alpha=1us+5us,bw=1G+1G,oversub=1+4",
+               *two = "levels:n=4+2,alpha=1us+5us,bw=1G+1G,oversub=1+2";
+    double t = flow(TU_ALLTOALL, "pairwise", plain, 1000000);
+    ok(fabs(t - (3 * 1001.0 + 4 * 1005)) < 1e-6, "no oversubscription: 7023 us: %.3f", t);
+    t = flow(TU_ALLTOALL, "pairwise", over, 1000000);
+    ok(fabs(t - (3 * 1001.0 + 4 * 4005)) < 1e-6,
+       "4 to 1: rounds that cross take four times as long: %.3f", t);
+    t = flow(TU_ALLTOALL, "pairwise", two, 1000000);
+    ok(fabs(t - (3 * 1001.0 + 4 * 2005)) < 1e-6, "2 to 1: %.3f", t);
+    /* One flow alone has the whole of what four ports share. */
+    t = flow(TU_BROADCAST, "tree", over, 1000000);
+    double same = flow(TU_BROADCAST, "tree", plain, 1000000);
+    ok(fabs(t - same) < 1e-6 && same > 0, "a tree crosses once: %.3f, %.3f", same, t);
+
+    t = flow(TU_ALLREDUCE, "ring", over, 8000000);
+    ok(fabs(t - 14 * 1005.0) < 1e-6, "a ring does not notice: %.3f", t);
+    static const char *const bad[] = {"levels:n=4+2,alpha=1us+5us,bw=1G+1G,oversub=4",
+                                      "levels:n=4,alpha=1us,bw=1G,oversub=0.5"};
+    for (size_t i = 0; i < 2; i++) {
+        struct tu_topo topo;
+        eq_int(tu_topo_parse(&topo, bad[i], NULL), TU_EUSAGE, "'%s'", bad[i]);
+    }
+}
+
 int main(void)
 {
+    flows();
     closed_forms();
     levels();
     both_ways();
