@@ -91,11 +91,14 @@ static int masters(struct tu_ctx *ctx, const struct tu_ckpt *c, struct tu_err *e
     return rc;
 }
 
-static bool inspect(struct tu_ctx *ctx, const char *path)
+/* What is no checkpoint at all is an error, not one that is inconsistent. */
+static int inspect(struct tu_ctx *ctx, const char *path, bool *yes)
 {
     struct tu_ckpt *c = NULL;
     struct tu_err err;
     int rc = shard_open(ctx, &c, path, shard_from(), shard_opts(NULL, false), &err);
+    if (rc == TU_EIO || rc == TU_EMAGIC)
+        return tu_error(ctx, &err);
     bool bad = row(ctx, "structure", rc, &err);
     if (!rc && why) {
         bad |= row(ctx, "checksums", checksums(ctx, c, &err), &err);
@@ -104,16 +107,18 @@ static bool inspect(struct tu_ctx *ctx, const char *path)
         bad |= row(ctx, "masters", masters(ctx, c, &err), &err);
     }
     tu_ckpt_close(c);
-    return bad;
+    *yes = *yes && !bad;
+    return 0;
 }
 
 static int run(struct tu_ctx *ctx, int argc, char **argv)
 {
-    bool bad = false;
+    bool yes = true;
+    int status = 0;
     tu_rows_begin(ctx, columns);
-    for (int i = 0; i < argc; i++)
-        bad |= inspect(ctx, argv[i]);
-    return bad ? TU_STATUS_NO : TU_STATUS_YES;
+    for (int i = 0; i < argc && !status; i++)
+        status = inspect(ctx, argv[i], &yes);
+    return status ? status : yes ? TU_STATUS_YES : TU_STATUS_NO;
 }
 
 static const char *const usage[] = {"[option ...] checkpoint ...", NULL};

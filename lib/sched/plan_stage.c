@@ -131,7 +131,18 @@ static double compute(const struct tu_layer *l)
     return l->attention + l->mlp + l->shared + l->gate;
 }
 
-struct tui_stage_time tui_stage_time(const struct tui_times *t,
+/* Times of so many layers, forward and gradient, with what the form leaves exposed. */
+static void price_layers(struct tui_times *t, const struct tu_overlap *form,
+                         uint32_t layers)
+{
+    if (layers == t->last.layers)
+        return;
+    t->last.layers = layers;
+    t->last.forward = layers ? form->time(&t->forward, layers) : 0;
+    t->last.gradient = layers ? form->time(&t->gradient, layers) : 0;
+}
+
+struct tui_stage_time tui_stage_time(struct tui_times *t,
                                      const struct tu_train_query *q,
                                      const struct tu_layout_choice *a,
                                      const struct tu_train_stage *stage)
@@ -140,8 +151,8 @@ struct tui_stage_time tui_stage_time(const struct tui_times *t,
     double n = stage->layers, e = stage->encoder, head = stage->head ? t->head : 0;
     struct tui_stage_time s = {0};
     (void)a;
-    double f = stage->layers ? form->time(&t->forward, stage->layers) : 0;
-    double i = stage->layers ? form->time(&t->gradient, stage->layers) : 0;
+    price_layers(t, form, stage->layers);
+    double f = t->last.forward, i = t->last.gradient;
     double exposed = f + i - n * (compute(&t->forward) + compute(&t->gradient));
     double tp = 2 * 2 * t->forward.reduce, ep = 2 * 2 * t->forward.dispatch;
     exposed = fmax(exposed, 0);

@@ -29,10 +29,16 @@ struct tui_times {
     double cp_forward, cp_gradient;    /* exposed, of a layer */
     double head, encoder_lin, encoder_quad;
     double tp_bytes, ep_bytes, cp_bytes; /* sent by a layer, both ways */
+    /* What the overlap form says of so many layers: stages are mostly alike, and a form
+     * may search. */
+    struct {
+        uint32_t layers;
+        double forward, gradient;
+    } last;
 };
 void tui_times_of(struct tui_times *t, const struct tu_train_query *q,
                   const struct tu_layout_choice *a);
-struct tui_stage_time tui_stage_time(const struct tui_times *t,
+struct tui_stage_time tui_stage_time(struct tui_times *t,
                                      const struct tu_train_query *q,
                                      const struct tu_layout_choice *a,
                                      const struct tu_train_stage *stage);
