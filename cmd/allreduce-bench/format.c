@@ -136,7 +136,8 @@ static void nccl_row(struct tu_ctx *ctx, const struct bench_facts *f,
     char a[32], b[32], d[32], root[16];
     snprintf(root, sizeof root, "%d", c->rooted ? (int)f->root : -1);
     tu_print(ctx, "%12lli  %12lli  %8s  %6s  %6s", (long long)r->bytes,
-             (long long)r->count, bench_nccl_type(r->dtype), c->reduces ? f->op : "none", root);
+             (long long)r->count, bench_nccl_type(r->dtype), c->reduces ? f->op : "none",
+             root);
     for (int i = 0; i < 2; i++) {
         const struct tu_timing *t = &r->place[i];
         if (!t->done) {

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* nccl_json.c: the JSON report of nccl-tests 2.19.6, version 3 (src/util.cu).
  *
- * One object, printed piece by piece and closed also after a failure. It differs where the
- * original would surprise: booleans and roots are no strings, and of the environment only
- * what steers a run is shown. The lists of single times are left out: rows hold statistics
- * over samples. */
+ * One object, printed piece by piece and closed also after a failure. It differs where
+ * the original would surprise: booleans and roots are no strings, and of the environment
+ * only what steers a run is shown. The lists of single times are left out: rows hold
+ * statistics over samples. */
 #include <stdlib.h>
 #include <time.h>
 #include <unistd.h>

@@ -11,8 +11,7 @@ static const char *const formats[] = {"nccl", "nccl-json", "osu", "csv", NULL};
 static struct {
     const char *transport, *op, *rendezvous, *iface, *trace, *pattern, *check;
     struct tu_list coll, dtype, algo, inject;
-    uint64_t ranks, rank, min, max, factor, step, iters, warmup, root, timeout;
-    uint64_t unalign;
+    uint64_t ranks, rank, min, max, factor, step, iters, warmup, root, timeout, unalign;
     double min_time, min_bw, premul;
     int timing, buffers, cache, data, order;
     bool out_only;
@@ -264,7 +263,8 @@ static int run_group(struct run *r, struct tu_err *err)
                          .post = posted,
                          .job = tu_ctx_alone(r->ctx)};
     char agree[200];
-    snprintf(agree, sizeof agree, "%s %s %s b=%llu e=%llu f=%llu s=%llu i=%llu o=%d %.60s",
+    snprintf(agree, sizeof agree,
+             "%s %s %s b=%llu e=%llu f=%llu s=%llu i=%llu o=%d %.60s",
              opt.coll.n ? TU_LIST(&opt.coll, const char *)[0] : "allreduce", opt.op,
              r->bench.algo[0], (unsigned long long)opt.min, (unsigned long long)opt.max,
              (unsigned long long)opt.factor, (unsigned long long)opt.step,
@@ -358,7 +358,7 @@ static int run(struct tu_ctx *ctx, int argc, char **argv)
                                    .max = opt.max,
                                    .factor = opt.factor,
                                    .step = opt.step,
-                                                              .each = b->each,
+                                   .each = b->each,
                                    .cold = b->cold,
                                    .private_buffers = b->hidden,
                                    .root = b->root,

@@ -183,7 +183,8 @@ static int read_nccl(struct tu_trace *t, const json_t *root, struct tu_err *err)
     return code;
 }
 
-/* Bytes of an operation's inputs, which all ranks must agree on; 0 where they need not. */
+/* Bytes of an operation's inputs, which all ranks must agree on; 0 where they need not.
+ */
 static uint64_t recorded_bytes(const json_t *o, const char *op)
 {
     static const struct {
@@ -225,12 +226,10 @@ static int read_recorder(struct tu_trace *t, const json_t *root, const char *nam
     size_t i, digits = strlen(name);
     while (digits && name[digits - 1] >= '0' && name[digits - 1] <= '9')
         digits--;
-    if (!name[digits] || tu_parse_u64(name + digits, &rank, NULL) ||
-        rank >= TU_RANKS_MAX)
+    if (!name[digits] || tu_parse_u64(name + digits, &rank, NULL) || rank >= TU_RANKS_MAX)
         return tu_fail(err, TU_EFORMAT, "the name of a recorder's file ends in its rank");
-    json_array_foreach(json_object_get(root, "entries"), i, o)
-        if (!get_u64(o, "pg_id", &v))
-            group = tu_min(group, v);
+    json_array_foreach(json_object_get(root, "entries"), i,
+                       o) if (!get_u64(o, "pg_id", &v)) group = tu_min(group, v);
     json_array_foreach(json_object_get(root, "entries"), i, o)
     {
         struct record r = {.rank = (uint32_t)rank, .peer = t->peers};

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* flow.c: a plan's rounds as flows that share links.
  *
- * A flow from rank to rank crosses both ports and, for each level that it leaves, the link
- * of its group upwards and that of the other group downwards; such a link carries the
- * group's ports together, divided by the level's oversubscription. Rates are max-min fair
- * and are shared out anew whenever a flow ends. A round ends with its slowest flow, for
- * all ranks: where ranks would run apart, this is an upper bound. Source: D. Bertsekas, R.
- * Gallager, Data Networks, section 6.5.2. */
+ * A flow from rank to rank crosses both ports and, for each level that it leaves, the
+ * link of its group upwards and that of the other group downwards; such a link carries
+ * the group's ports together, divided by the level's oversubscription. Rates are max-min
+ * fair and are shared out anew whenever a flow ends. A round ends with its slowest flow,
+ * for all ranks: where ranks would run apart, this is an upper bound. Source: D.
+ * Bertsekas, R. Gallager, Data Networks, section 6.5.2. */
 #include <math.h>
 #include "plan.h"
 
@@ -59,9 +59,8 @@ static void add_flow(struct flows *f, uint32_t from, uint32_t to,
 {
     struct flow *w = &f->flow[f->n++];
     uint32_t l = tui_topo_level(f->t, from, to);
-    *w = (struct flow){.left = bytes,
-                       .alpha = f->t->alpha[l],
-                       .tail = o->add ? bytes * f->t->gamma : 0};
+    *w = (struct flow){
+        .left = bytes, .alpha = f->t->alpha[l], .tail = o->add ? bytes * f->t->gamma : 0};
     w->link[w->links++] = link_of(f, 0, l, from);
     w->link[w->links++] = link_of(f, 1, l, to);
     for (uint32_t i = 1; i <= l; i++) {
@@ -93,8 +92,8 @@ static void share_out(struct flows *f)
             struct flow *w = &f->flow[i];
             bool tight = false;
             for (uint32_t k = 0; k < w->links && !w->fixed; k++)
-                tight |= f->spare[w->link[k]] <=
-                         least * f->users[w->link[k]] * (1 + 1e-12);
+                tight |=
+                    f->spare[w->link[k]] <= least * f->users[w->link[k]] * (1 + 1e-12);
             if (!tight)
                 continue;
             w->fixed = true;
@@ -142,7 +141,8 @@ int tu_coll_flows(struct tu_sim_result *out, const struct tu_plan *p,
     if (p->alg->flags & TU_ALG_SHARED)
         return tu_fail(err, TU_EUSAGE, "'%s' has no messages to simulate", p->alg->name);
     if (tu_topo_ranks(t) != p->ranks || p->ranks > TU_RANKS_MAX)
-        return tu_fail(err, TU_EUSAGE, "the topology has %u ranks, the plan %u; at most %u",
+        return tu_fail(err, TU_EUSAGE,
+                       "the topology has %u ranks, the plan %u; at most %u",
                        (unsigned)tu_topo_ranks(t), (unsigned)p->ranks, TU_RANKS_MAX);
     double *sent = tu_calloc(p->ranks, sizeof *sent, err);
     int code = sent ? lay_links(&f, err) : TU_ENOMEM;

@@ -234,8 +234,9 @@ int tu_rank_barrier(struct tu_rank *r, struct tu_err *err)
     return code;
 }
 
-/* Watch the seats until all have beaten, at most a quarter of the time-out (60 ms to 1 s):
- * a busy machine lets ranks wait for a CPU. The first that stays silent, or TU_NOBODY. */
+/* Watch the seats until all have beaten, at most a quarter of the time-out (60 ms to 1
+ * s): a busy machine lets ranks wait for a CPU. The first that stays silent, or
+ * TU_NOBODY. */
 static uint32_t silent(struct tu_rank *r)
 {
     struct tui_board *b = r->w->board;

@@ -41,7 +41,7 @@ static int operate(struct tu_tasks *t, enum tu_collective c, uint64_t bytes,
     return add(t, task, index, err);
 }
 
-/* Keys --------------------------------------------------------------------------------- */
+/* Keys ----------------------------------------------------------------------------- */
 
 static int size_of(const struct tu_spec *s, const char *key, uint64_t fallback,
                    uint64_t *out, struct tu_err *err)
@@ -85,7 +85,7 @@ static int real_of(const struct tu_spec *s, const char *key, double fallback, do
     return code;
 }
 
-/* Data parallel ------------------------------------------------------------------------ */
+/* Data parallel -------------------------------------------------------------------- */
 
 static const char *const bucket_keys[] = {"bytes", "first", "bucket", "compute", NULL};
 
@@ -114,8 +114,8 @@ static int backward(struct tu_tasks *t, const struct buckets *b, enum tu_collect
     for (uint64_t at = 0; at < b->bytes && !code; at += n) {
         uint32_t grad;
         n = tu_min(at ? b->bucket : b->first, b->bytes - at);
-        code = compute(t, b->compute * (double)n / (double)b->bytes, TU_NOBODY, &grad,
-                       err);
+        code =
+            compute(t, b->compute * (double)n / (double)b->bytes, TU_NOBODY, &grad, err);
         if (!code)
             code = operate(t, c, n, grad, last, err);
     }
@@ -162,7 +162,7 @@ static const struct tu_pattern zero = {
     build_zero,
 };
 
-/* Fully sharded: each layer is gathered before it is used, one layer ahead. ------------- */
+/* Fully sharded: each layer is gathered before it is used, one layer ahead. -------- */
 
 static const char *const layer_keys[] = {"bytes", "layers", "compute", NULL};
 
@@ -198,8 +198,8 @@ static int build_fsdp(struct tu_tasks *t, const struct tu_spec *s, uint32_t rank
     if (!code)
         code = time_of(s, "compute", 0.03, &seconds, err);
     if (!code)
-        code = sharded_pass(t, bytes / layers, layers, seconds / 3 / (double)layers, false,
-                            &done, err);
+        code = sharded_pass(t, bytes / layers, layers, seconds / 3 / (double)layers,
+                            false, &done, err);
     return code ? code
                 : sharded_pass(t, bytes / layers, layers,
                                2 * seconds / 3 / (double)layers, true, &done, err);
@@ -213,7 +213,7 @@ static const struct tu_pattern fsdp = {
     build_fsdp,
 };
 
-/* Mixture of experts: compute, dispatch, expert, combine. -------------------------------- */
+/* Mixture of experts: compute, dispatch, expert, combine. -------------------------- */
 
 static const char *const moe_keys[] = {"layers", "tokens", "topk",    "hidden",
                                        "elem",   "shared", "compute", NULL};
@@ -264,7 +264,7 @@ static const struct tu_pattern moe = {
     build_moe,
 };
 
-/* Seldom or late synchronisation -------------------------------------------------------- */
+/* Seldom or late synchronisation --------------------------------------------------- */
 
 uint64_t tu_qsr_period(double alpha, double eta, uint64_t base)
 {
@@ -337,7 +337,7 @@ static const struct tu_pattern co2 = {
     build_co2,
 };
 
-/* Neighbours and scalars ---------------------------------------------------------------- */
+/* Neighbours and scalars ----------------------------------------------------------- */
 
 static const char *const gossip_keys[] = {"bytes", "compute", NULL};
 
@@ -374,12 +374,17 @@ static int build_dadam(struct tu_tasks *t, const struct tu_spec *s, uint32_t ran
 }
 
 static const struct tu_pattern gossip = {
-    "gossip", "parameters mixed with both neighbours of a ring", "x ← W x, weights 1/3",
-    gossip_keys, build_gossip,
+    "gossip",
+    "parameters mixed with both neighbours of a ring",
+    "x ← W x, weights 1/3",
+    gossip_keys,
+    build_gossip,
 };
 static const struct tu_pattern dadam = {
-    "dadam",     "decentralised Adam: mixing beside the gradient",
-    "x ← W x - lr m / (sqrt(v) + ε)", gossip_keys,
+    "dadam",
+    "decentralised Adam: mixing beside the gradient",
+    "x ← W x - lr m / (sqrt(v) + ε)",
+    gossip_keys,
     build_dadam,
 };
 

@@ -70,8 +70,7 @@ int tu_tasks_predict(const struct tu_tasks *t,
     return code;
 }
 
-/* At a rank ------------------------------------------------------------------------------
- */
+/* At a rank ------------------------------------------------------------------------ */
 
 struct replay {
     struct tu_rank *rank;

@@ -114,8 +114,8 @@ int tu_topo_parse(struct tu_topo *out, const char *text, struct tu_err *err)
             code = tu_fail(err, TU_EUSAGE, "%s: gamma is a rate of adding", text);
         else if (tu_spec_get(&s, "oversub") &&
                  parts(tu_spec_get(&s, "oversub"), read_over, out->oversub) != levels)
-            code = tu_fail(err, TU_EUSAGE, "%s: oversub needs a part of 1 or more a level",
-                           text);
+            code = tu_fail(err, TU_EUSAGE,
+                           "%s: oversub needs a part of 1 or more a level", text);
         else if (out->gamma > 0)
             out->gamma = 1 / out->gamma;
         if (!code && tu_topo_ranks(out) > 1 << 20)

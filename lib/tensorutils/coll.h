@@ -315,7 +315,7 @@ struct tu_bench {
     bool each;        /* time each operation alone, a barrier after it */
     bool hidden;      /* buffers that peers cannot see */
     bool cold;        /* another part of the buffer each time */
-    bool check_timed; /* timed one by one, and every timed output verified; ≤ 10000 iters */
+    bool check_timed; /* one by one, each output verified; iters ≤ 10000 */
     bool trace;       /* post a line for each timed operation */
     bool out_only;    /* no in-place runs */
 };
@@ -364,7 +364,8 @@ struct tu_topo {
 };
 /* "levels:n=8+128,alpha=1us+5us,bw=300G+25G,gamma=…" (seconds per byte as GB/s of
  * adding); one level is n=64,alpha=5us,bw=12.5G. Bandwidths are bytes per second, G =
- * 1e9. oversub=1+4 for flows. Errors: TU_EUSAGE, zero bandwidths and latencies below 0 included. */
+ * 1e9. oversub=1+4 for flows. Errors: TU_EUSAGE, zero bandwidths and latencies below 0
+ * included. */
 TU_API TU_MUST int tu_topo_parse(struct tu_topo *out, const char *text,
                                  struct tu_err *err);
 TU_API uint32_t tu_topo_ranks(const struct tu_topo *t);
@@ -452,9 +453,9 @@ TU_API extern const char *const tu_trouble_names[];
 struct tu_trace; /* records of many ranks */
 TU_API TU_MUST int tu_trace_new(struct tu_trace **out, struct tu_err *err);
 TU_API void tu_trace_free(struct tu_trace *t);
-/* Add the lines of a trace, an nccl-tests JSON report with per-process times, or a dump of
- * PyTorch's flight recorder as JSON, of the rank in which `name` ends. Errors: TU_EFORMAT
- * with line; TU_EMETA. */
+/* Add the lines of a trace, an nccl-tests JSON report with per-process times, or a dump
+ * of PyTorch's flight recorder as JSON, of the rank in which `name` ends. Errors:
+ * TU_EFORMAT with line; TU_EMETA. */
 TU_API TU_MUST int tu_trace_read(struct tu_trace *t, const char *text, size_t n,
                                  const char *name, struct tu_err *err);
 /* One record, as the simulator gives it. */

@@ -2,9 +2,9 @@
 /* pattern.h: training patterns: collectives among gaps of computation.
  *
  * A step is a list of tasks in an order in which they can run. Computations follow each
- * other on a device that is not ours: a clock. Operations follow each other on the wire. A
- * task waits for one earlier task besides, usually of the other kind. What the step takes
- * beyond its computations is exposed communication. Part of coll.h. */
+ * other on a device that is not ours: a clock. Operations follow each other on the wire.
+ * A task waits for one earlier task besides, usually of the other kind. What the step
+ * takes beyond its computations is exposed communication. Part of coll.h. */
 #ifndef TENSORUTILS_COLL_PATTERN_H
 #define TENSORUTILS_COLL_PATTERN_H
 
@@ -13,10 +13,10 @@
 TU_BEGIN
 
 struct tu_task {
-    double seconds;  /* a computation; -1: an operation */
+    double seconds; /* a computation; -1: an operation */
     enum tu_collective coll;
-    uint64_t bytes;  /* as section 1 of the specification counts them */
-    uint32_t after;  /* index of an earlier task, or TU_NOBODY */
+    uint64_t bytes; /* as section 1 of the specification counts them */
+    uint32_t after; /* index of an earlier task, or TU_NOBODY */
 };
 struct tu_tasks {
     struct tu_task *task;
@@ -44,10 +44,11 @@ struct tu_step_cost {
 TU_API TU_MUST int tu_tasks_predict(const struct tu_tasks *t,
                                     int (*cost)(void *ctx, const struct tu_task *t,
                                                 double *seconds, struct tu_err *err),
-                                    void *ctx, struct tu_step_cost *out, struct tu_err *err);
+                                    void *ctx, struct tu_step_cost *out,
+                                    struct tu_err *err);
 
 struct tu_replay_result {
-    struct tu_step_cost step; /* mean of the steps, of this rank */
+    struct tu_step_cost step;       /* mean of the steps, of this rank */
     uint64_t steps, sent, messages; /* by this rank in one step */
     uint64_t wrong; /* elements, in a first step that is verified and not timed */
 };

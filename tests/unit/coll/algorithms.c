@@ -115,8 +115,8 @@ static bool make_plans(struct job *j, const struct tu_algorithm *a, uint32_t ran
                                       .count = counts[i],
                                       .seed = 7,
                                       .premul = 2};
-        j->applies[i] = !tu_plan_make(&j->plan[i], a->coll, &spec, ranks, ranks - 1,
-                                      counts[i], &err);
+        j->applies[i] =
+            !tu_plan_make(&j->plan[i], a->coll, &spec, ranks, ranks - 1, counts[i], &err);
         /* Some are for powers of two only. */
         if (!j->applies[i] && (err.code != TU_EUSAGE || !(ranks & (ranks - 1)))) {
             printf("# %s, %u ranks: %s\n", a->name, ranks, err.msg);

@@ -81,7 +81,8 @@ static void volumes(void)
     tu_tasks_release(&t);
     t = tasks("ddp:bytes=64M", 16);
     eq_u64(t.n, 8, "64 MiB: one bucket of 1 MiB, three of 25 MiB at most");
-    ok(t.task[1].bytes == 1048576 && t.task[7].bytes == 13631488, "the last has the rest");
+    ok(t.task[1].bytes == 1048576 && t.task[7].bytes == 13631488,
+       "the last has the rest");
     tu_tasks_release(&t);
     t = tasks("moe:tokens=4096,topk=8,hidden=7168,layers=1", 64);
     eq_u64(t.task[1].bytes, 469762048, "a dispatch of 4096 tokens");
@@ -178,8 +179,12 @@ int main(void)
         replayed(text, "shm", 2);
         replayed(text, "tcp", 4);
     }
-    static const char *const bad[] = {"pp",          "ddp:layers=2", "ddp:bucket=0",
-                                      "co2:tau=0",   "fsdp:layers=x", "local-sgd:eta=0",
+    static const char *const bad[] = {"pp",
+                                      "ddp:layers=2",
+                                      "ddp:bucket=0",
+                                      "co2:tau=0",
+                                      "fsdp:layers=x",
+                                      "local-sgd:eta=0",
                                       "ddp:bytes=1T,bucket=1,first=1"};
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         struct tu_tasks t;

@@ -205,7 +205,8 @@ static void tuner(void)
     eq_u64(tu_switches(64, 32768, 8, &tiers), 2560, "8 rails save nothing");
 }
 
-static double flow(enum tu_collective c, const char *algo, const char *topo, uint64_t bytes)
+static double flow(enum tu_collective c, const char *algo, const char *topo,
+                   uint64_t bytes)
 {
     struct tu_topo t;
     struct tu_spec s;
