@@ -174,6 +174,11 @@ $(B)/perf/%: $(B)/obj/tests/perf/%.o $(LIB_A)
 	$(call say,LINK)
 	$(Q)$(CC) $(ALL_LDFLAGS) -o $@ $< $(LIB_A) $(LIBS)
 
+$(B)/gpu/%: $(B)/obj/tests/gpu/%.o $(LIB_A)
+	@mkdir -p $(@D)
+	$(call say,LINK)
+	$(Q)$(CC) $(ALL_LDFLAGS) -o $@ $< $(LIB_A) $(LIBS)
+
 tests-bin: $(UNITS) $(REPLAYS) $(EMULATED)
 
 demo: all ## the main job on the files in the tree
