@@ -154,6 +154,13 @@ $(EMULATED): $(patsubst lib/device/cuda/%.cu,$(B)/emulated/%.o,$(EMU_SRC)) \
 	$(call say,LINK)
 	$(Q)$(CC) -shared -Wl,--exclude-libs,ALL $(ALL_LDFLAGS) -o $@ $^ $(LIBS)
 
+# A libnccl whose ranks are threads, for tests.
+$(B)/emulated/libnccl.so.2: $(B)/obj/tests/gpu/nccl.o $(LIB_A)
+	@mkdir -p $(@D)
+	$(call say,LINK)
+	$(Q)$(CC) -shared -Wl,--exclude-libs,ALL $(ALL_LDFLAGS) -o $@ $^ $(LIBS)
+EMULATED += $(B)/emulated/libnccl.so.2
+
 # Tests. A unit test may include its own room's private headers; it links the archive. Those of cmd
 # link the front end too.
 $(B)/unit/%: $(B)/obj/tests/unit/%.o $(LIB_A)

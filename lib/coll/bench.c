@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <xxhash.h>
-#include "plan.h"
+#include "exec.h"
 #include "trace.h"
 
 #define BATCHES 10
@@ -30,6 +30,7 @@ struct bench {
     double *sample, *theirs;
     struct tu_seen seen;
     struct tu_bench_row row;
+    bool native;   /* the transport's own collective stands for the algorithm */
     uint64_t hash; /* rank 0's output, to compare the others' with */
 };
 
@@ -363,13 +364,15 @@ static int run_lot(struct bench *s, const struct lot *l, const struct tu_spec *s
                            reduces ? b->order : TU_ORDER_ANY, b->premul, err);
     if (code)
         return code;
+    x->native = s->native;
     s->row = (struct tu_bench_row){.coll = l->coll,
                                    .dtype = l->dtype,
                                    .ranks = tu_rank_size(s->rank),
                                    .asked = l->asked,
                                    .bytes = l->bytes,
                                    .count = l->count};
-    snprintf(s->row.algorithm, sizeof s->row.algorithm, "%s", text);
+    snprintf(s->row.algorithm, sizeof s->row.algorithm, "%s",
+             s->native ? s->rank->w->row->name : text);
     s->row.place[0].wrong = s->row.place[1].wrong = -1;
     struct tu_traffic before = tu_rank_traffic(s->rank);
     unsigned char *in, *out;
@@ -413,6 +416,9 @@ static int run_named(struct bench *s, const struct lot *l, const char *name,
     }
     bool fold = ordered && tu_collective_rows[l->coll].reduces;
     const struct tu_algorithm *a = tu_algorithm_find(l->coll, name);
+    const struct tu_transport_ops *ops = s->rank->w->row->ops;
+    s->native = strcmp(name, "auto") == 0 && !ordered && ops->has &&
+                ops->has(l->coll, l->dtype);
     if (strcmp(name, "auto") == 0 || (fold && a && !(a->flags & TU_ALG_ORDERED)))
         name = tu_algorithm_auto(l->coll, ranks, (double)l->bytes, shared, order);
     if (!name)

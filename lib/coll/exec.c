@@ -213,6 +213,11 @@ int tu_exec_run(struct tu_exec *x, const void *in, void *out, struct tu_err *err
     int code = tu_rank_begin(x->rank, err);
     if (code)
         return code;
+    if (x->native) {
+        const struct tui_native c = {p->alg->coll, x->op,     x->dtype, p->root,
+                                     p->count,     x->premul, in,       out};
+        return x->rank->w->row->ops->collective(x->rank, &c, err);
+    }
     if (x->op == TU_PREMUL && row->reduces) {
         uint64_t n = p->count * (row->in == 2 ? p->ranks : 1);
         memcpy(x->scaled, in, (size_t)n * x->size);

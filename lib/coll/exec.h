@@ -15,6 +15,7 @@ struct tu_exec {
     enum tu_op op, fold; /* as asked; as the kernels do it (avg and mulsum fold as sum) */
     enum tu_order order;
     double premul;
+    bool native; /* the transport does the whole of it */
     tu_reduce_fn fn;                             /* NULL where nothing is reduced */
     unsigned char *work, *scaled, *pack, *stage; /* stage, pack: one message each */
     const void **src;                            /* [ranks], for folds of all inputs */

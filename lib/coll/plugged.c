@@ -11,10 +11,3 @@ const struct tu_transport tui_transport_mpi = {
     .key = no_keys,
     .plugin = "mpi",
 };
-
-const struct tu_transport tui_transport_nccl = {
-    .name = "nccl",
-    .help = "NCCL between GPUs (plug-in)",
-    .key = no_keys,
-    .plugin = "nccl",
-};

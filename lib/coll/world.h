@@ -55,6 +55,17 @@ struct tu_rank {
     void *state;   /* the transport's */
 };
 
+/* A whole collective, as the transport's library has it. */
+struct tui_native {
+    enum tu_collective coll;
+    enum tu_op op;
+    uint32_t dtype, root;
+    uint64_t count; /* as tu_plan counts */
+    double premul;
+    const void *in;
+    void *out;
+};
+
 struct tu_transport_ops {
     bool threads;
     /* Before the ranks start; dispose undoes it after they ended, also when prepare
@@ -67,6 +78,9 @@ struct tu_transport_ops {
     int (*move)(struct tu_rank *r, const struct tu_move *m, struct tu_err *err);
     int (*barrier)(struct tu_rank *r, struct tu_err *err); /* NULL: by messages */
     void *(*shared)(struct tu_rank *r, uint32_t q);        /* NULL: none */
+    /* Collectives of its own; NULL: none. */
+    bool (*has)(enum tu_collective c, uint32_t dtype);
+    int (*collective)(struct tu_rank *r, const struct tui_native *c, struct tu_err *err);
 };
 
 /* Waiting. */

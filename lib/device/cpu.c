@@ -103,6 +103,7 @@ const struct tu_device tu_device_cpu = {
     .count = cpu_count,
     .open = cpu_open,
     .alloc = cpu_alloc,
+    .alloc_shared = cpu_alloc,
     .free = tu_free,
     .copy = cpu_copy,
     .queue_new = queue_new,

@@ -29,6 +29,8 @@ struct tu_device {
     int (*count)(unsigned *out, struct tu_err *err);
     int (*open)(unsigned ordinal, struct tu_device_info *info, struct tu_err *err);
     int (*alloc)(void **p, uint64_t bytes, struct tu_err *err);
+    /* Memory that the host reaches too; freed like the other. */
+    int (*alloc_shared)(void **p, uint64_t bytes, struct tu_err *err);
     void (*free)(void *p);
     int (*copy)(void *dst, const void *src, uint64_t bytes, struct tu_queue *q,
                 struct tu_err *err); /* any direction */

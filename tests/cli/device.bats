@@ -84,3 +84,32 @@ without() { mkdir -p none; TENSORUTILS_PLUGINS=$PWD/none "$@"; }
     assert_equal "$stderr" "fa-run: warning: softmax: on the CPU: no kernel reads this dtype"
     run -2 emulated fa-run --device cuda --sp ring --ranks 2 a.tns -o o.tns
 }
+
+# NCCL's transport over a libnccl whose ranks are threads of one process (tests/gpu/nccl.c).
+nccl() {
+    LD_LIBRARY_PATH=$BUILD/emulated TENSORUTILS_PLUGINS=$BUILD/emulated TENSORUTILS_EMULATE_COUNT=${GPUS:-4} \
+        allreduce-bench run --transport nccl "$@"
+}
+
+@test "nccl: every collective and reduction that it has is right, and the algorithms over it too" {
+    run -0 nccl -n 4 --coll all -b 4K -e 4K --iters 2 --warmup 0 --check 1
+    assert_output --partial nccl
+    for op in sum prod min max avg mulsum; do
+        nccl -n 3 --coll allreduce --op $op --dtype f32 -b 1000 -e 1000 --iters 2 --warmup 0 >/dev/null
+    done
+    nccl -n 4 --coll allreduce --algo ring -b 4K -e 4K --iters 2 --warmup 0 >/dev/null
+    nccl -n 2 --coll allreduce --dtype bf16 --buffers private -b 4K -e 4K --iters 2 --warmup 0 >/dev/null
+}
+
+@test "nccl: what is absent is said, with status 4" {
+    GPUS=2 run -4 nccl -n 4 -b 4K -e 4K
+    assert_output --partial 'nccl: 4 ranks need a GPU each: 2 found'
+    GPUS=0 run -4 nccl -n 2 -b 4K -e 4K
+    assert_output --partial 'cuda: no driver'
+    NCCL_STANDIN_FAILS=1 run -4 nccl -n 2 -b 4K -e 4K
+    assert_output --partial 'nccl: unique id: internal error'
+    mkdir other
+    echo 'not a library' >other/libnccl.so.2
+    LD_LIBRARY_PATH=$PWD/other run -4 allreduce-bench run --transport nccl -n 2
+    assert_output --partial "transport 'nccl': libnccl.so.2 is not installed"
+}

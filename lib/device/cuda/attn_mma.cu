@@ -170,7 +170,8 @@ static int fits(const struct tu_kernel_attn *a, struct tu_err *err)
         a->v.dtype != a->q.dtype)
         return tui_fail(err, TU_EUNSUP, "tensor cores take bf16 and f16 here");
     if (a->d != a->dv || a->d % 8 || a->d > 256)
-        return tui_fail(err, TU_EUNSUP, "tensor cores: head dimension is no multiple of 8 up to 256");
+        return tui_fail(err, TU_EUNSUP,
+                        "tensor cores: head dimension is no multiple of 8 up to 256");
     if (!aligned(&a->q) || !aligned(&a->k) || !aligned(&a->v))
         return tui_fail(err, TU_EUNSUP, "tensor cores: rows do not begin at 16 bytes");
     if (a->q_scale || a->k_scale || a->v_scale)

@@ -77,6 +77,12 @@ static int device_alloc(void **p, uint64_t bytes, struct tu_err *err)
     return 0;
 }
 
+static int device_alloc_shared(void **p, uint64_t bytes, struct tu_err *err)
+{
+    CALL("memory", cudaMallocManaged(p, bytes ? (size_t)bytes : 1, cudaMemAttachGlobal));
+    return 0;
+}
+
 static void device_free(void *p)
 {
     cudaFree(p);
@@ -147,6 +153,7 @@ int tui_device_start(struct tu_err *err)
     tui_device_here.count = device_count;
     tui_device_here.open = device_open;
     tui_device_here.alloc = device_alloc;
+    tui_device_here.alloc_shared = device_alloc_shared;
     tui_device_here.free = device_free;
     tui_device_here.copy = device_copy;
     tui_device_here.queue_new = queue_new;

@@ -138,7 +138,7 @@ int main(void)
         fault(names[i], "kill:rank=3,op=50", TU_EPEER, "signal 9 in operation 51");
         fault(names[i], "stop:rank=1,op=5", TU_ETIMEOUT, "rank 1");
     }
-    eq_int(tu_transport_find(&row, "nccl", &err), TU_EMISSING, "nccl: %s", err.msg);
+    eq_int(tu_transport_find(&row, "nccl", &err), 0, "nccl is there, its library may not be");
     eq_int(tu_transport_find(&row, "mpi", &err), TU_EMISSING, "mpi: %s", err.msg);
     eq_int(tu_transport_find(&row, "pigeon", &err), TU_EUSAGE, "unknown: %s", err.msg);
     struct tu_fault f = {.kind = TU_FAULT_KILL, .rank = 1, .peer = TU_NOBODY};
