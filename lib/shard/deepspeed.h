@@ -14,6 +14,10 @@
 /* The rules of universal_checkpoint_info; NULL: there are none. */
 struct tui_ucp;
 int tui_ucp_new(struct tui_ucp **out, const struct tu_pnode *info, struct tu_err *err);
+/* The user's rules (rules=FILE, universal_checkpoint_info as JSON) in the place of *info;
+ * *info stays where the spec names none. */
+int tui_ucp_info(struct tu_ckpt *c, const struct tu_spec *spec,
+                 const struct tu_pnode **info, struct tu_err *err);
 void tui_ucp_free(struct tui_ucp *u);
 
 enum tui_cut_kind {
@@ -124,6 +128,7 @@ struct tui_zero {
         settings; /* of universal: the file of the optimizer's settings, or UINT32_MAX */
     uint32_t *model; /* [mp] numbers of files; [mp*dp] where partitioned */
     uint32_t *optim; /* [mp*dp]; UINT32_MAX: there is none */
+    const struct tu_pnode *info; /* universal_checkpoint_info; NULL: none */
     struct tui_ucp *ucp;
 };
 /* Find and open them. Errors: TU_EINCOMPLETE names the ranks that are missing. */

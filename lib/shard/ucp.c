@@ -106,6 +106,26 @@ int tui_ucp_new(struct tui_ucp **out, const struct tu_pnode *info, struct tu_err
     return 0;
 }
 
+int tui_ucp_info(struct tu_ckpt *c, const struct tu_spec *spec,
+                 const struct tu_pnode **info, struct tu_err *err)
+{
+    const char *path = tu_spec_get(spec, "rules");
+    struct tu_json_limits limits = {.bytes = (size_t)16 << 20, .object = true};
+    json_t *root = NULL;
+    char *text = NULL;
+    size_t n;
+    if (!path)
+        return 0;
+    int rc = tu_file_read(path, limits.bytes, &text, &n, err);
+    if (!rc && (rc = tu_json_parse(&root, text, n, &limits, err)))
+        tu_err_prefix(err, "%s", path);
+    if (!rc && !(*info = tui_pnode_of(c->arena, root, err)))
+        rc = TU_ENOMEM;
+    json_decref(root);
+    tu_free(text);
+    return rc;
+}
+
 void tui_ucp_free(struct tui_ucp *u)
 {
     for (size_t i = 0; u && i < u->n; i++)
@@ -228,7 +248,7 @@ int tui_ucp_cut(struct tu_ckpt *c, const struct tui_ucp *u, const char *name,
         return tu_fail(
             err, TU_EUSAGE,
             "how %u tensor-parallel ranks cut '%.60s' is not in the files: they "
-            "have no universal_checkpoint_info (give --from zero:rules=FILE)",
+            "have no universal_checkpoint_info (rules=FILE gives it)",
             c->tp, name);
     for (int k = 0; k < LISTS && u && !rc; k++)
         rc = match(u, (enum list)k, name, &r[k], err);
@@ -315,7 +335,7 @@ int tui_ucp_target(struct tu_ckpt *c, const struct tui_ucp *u, const char *name,
     if (!u && c->tp > 1)
         return tu_fail(err, TU_EUSAGE,
                        "tp=%u: how '%.80s' is cut is not known: the source "
-                       "has no universal_checkpoint_info",
+                       "has no universal_checkpoint_info (rules=FILE gives it)",
                        c->tp, name);
     for (int k = 0; k < LISTS && u && !rc; k++)
         rc = match(u, (enum list)k, name, &r[k], err);

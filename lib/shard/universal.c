@@ -200,6 +200,7 @@ static const struct tu_layout_key keys[] = {
     {"tp", "to write: tensor-parallel size of the model's files"},
     {"dp", "to write: data-parallel size of the model's files, of stage 3"},
     {"order", "to write: file of parameter names in the optimizer's order"},
+    {"rules", "file of universal_checkpoint_info as JSON, where the checkpoint has none"},
     {NULL, NULL},
 };
 

@@ -533,8 +533,11 @@ int tui_zero_read(struct zero_reader *r, const struct tu_spec *spec,
     if (!rc) {
         c->tp = r->z.tp;
         const struct tu_pnode *root = tui_file_root(c, r->z.model[0]);
-        rc = tui_ucp_new(&r->z.ucp, tu_pnode_get(root, "universal_checkpoint_info"), err);
+        r->z.info = tu_pnode_get(root, "universal_checkpoint_info");
+        rc = tui_ucp_info(c, spec, &r->z.info, err);
     }
+    if (!rc)
+        rc = tui_ucp_new(&r->z.ucp, r->z.info, err);
     if (!rc)
         rc = tui_sides_from(c, c->root, err);
     if (!rc)
@@ -570,6 +573,7 @@ static const struct tu_layout_key keys[] = {
     {"stage", "to write: 1 (default), 2 or 3"},
     {"dp", "to write: data-parallel size"},
     {"tp", "to write: tensor-parallel size, by the source's universal_checkpoint_info"},
+    {"rules", "file of universal_checkpoint_info as JSON, where the checkpoint has none"},
     {"order", "to write: file of parameter names in the optimizer's order"},
     {"sub_group", "to write, stage 3: sub_group_size of the configuration (default 1e9)"},
     {NULL, NULL},

@@ -116,7 +116,7 @@ static int describe_rest(struct zero_reader *r, json_t *optim, struct tu_err *er
     json_t *frozen = json_array(), *buffer = NULL, *shared = NULL, *info = NULL;
     int rc = tui_json_of(&buffer, buffers, err);
     if (!rc)
-        rc = tui_json_of(&info, tu_pnode_get(root, "universal_checkpoint_info"), err);
+        rc = tui_json_of(&info, r->z.info, err);
     if (!rc)
         rc = tui_json_of(&shared, tu_pnode_get(root, "shared_params"), err);
     for (size_t i = 0; !rc && module && i + 1 < module->n; i += 2) {

@@ -245,15 +245,18 @@ static int settings(struct zero_writer *w, const struct tu_spec *spec, const cha
     return rc;
 }
 
-/* The rules for tensor-parallel ranks that travelled with the optimizer's settings. */
-static int take_rules(struct zero_writer *w, struct tu_err *err)
+/* The rules for tensor-parallel ranks: the user's, or those that travelled with the
+ * optimizer's settings. */
+static int take_rules(struct zero_writer *w, const struct tu_spec *spec,
+                      struct tu_err *err)
 {
-    const json_t *info = json_object_get(w->params.optim, "universal_checkpoint_info");
-    if (!json_is_object(info))
-        return 0;
-    if (!(w->info = tui_pnode_of(w->c->arena, info, err)))
+    const json_t *own = json_object_get(w->params.optim, "universal_checkpoint_info");
+    const struct tu_pnode *info = NULL;
+    if (json_is_object(own) && !(info = tui_pnode_of(w->c->arena, own, err)))
         return TU_ENOMEM;
-    return tui_ucp_new(&w->ucp, w->info, err);
+    int rc = tui_ucp_info(w->c, spec, &info, err);
+    w->info = (struct tu_pnode *)(uintptr_t)info;
+    return rc ? rc : tui_ucp_new(&w->ucp, w->info, err);
 }
 
 int tui_zero_begin(struct zero_writer *w, const struct tu_spec *spec, const char *suffix,
@@ -263,7 +266,7 @@ int tui_zero_begin(struct zero_writer *w, const struct tu_spec *spec, const char
     if (!rc)
         rc = settings(w, spec, suffix, err);
     if (!rc)
-        rc = take_rules(w, err);
+        rc = take_rules(w, spec, err);
     w->prefix = prefix_of(w);
     return rc;
 }

@@ -69,6 +69,27 @@ holds() {
     done
 }
 
+@test "rules= says how ranks are cut where the checkpoint does not" {
+    shard-ckpt ls "$DATA/hf/llama_even" | sed 1,2d | awk '{print $NF}' >names
+    run -2 shard-ckpt convert --to zero:dp=2,tp=2,order=names "$DATA/hf/llama_even" no
+    assert_output --partial 'rules=FILE gives it'
+    cat >rules <<'END'
+{"universal_checkpoint_version":0.2,
+ "tp_replicated_parameter_patterns":[".*norm.*"],
+ "parameter_with_row_parallelism_patterns":[".*o_proj.*",".*down_proj.*"]}
+END
+    shard-ckpt convert --to zero:dp=2,tp=2,order=names,rules=rules "$DATA/hf/llama_even" z
+    shard-ckpt convert --exclude 'optim\.' --to hf z h # the rules were written along
+    run -0 shard-ckpt diff "$DATA/hf/llama_even" h
+    # Other rules make another model of the same files: rows put under rows, not side by side.
+    echo '{"universal_checkpoint_version":0.2,"tp_replicated_parameter_patterns":[".*norm.*"]}' >wrong
+    run -1 shard-ckpt diff --exclude 'optim' --from zero:rules=wrong --from-b zero:rules=rules z z
+    assert_output --partial 'o_proj'
+    echo '{' >broken
+    run -3 shard-ckpt ls --from zero:rules=broken z
+    assert_output --partial broken
+}
+
 @test "what is written for DeepSpeed's own layout is what it wrote" {
     shard-ckpt convert --to zero:stage=1,dp=2 "$ZERO/toy_z1_dp2" z
     for r in 0 1; do # the flat tensors in its order: step and moments of each group, then fp32
