@@ -35,21 +35,18 @@ static void report(struct tu_ctx *ctx, const struct tu_ckpt *from,
     tu_result_end(ctx);
 }
 
-static bool weights_only; /* prune */
-
-static int convert(struct tu_ctx *ctx, const char *source, const char *from_spec,
-                   const char *root)
+int shard_convert(struct tu_ctx *ctx, const char *source, const char *from_spec,
+                  const char *root, const struct target_options *t,
+                  const struct tu_shard_opts *o)
 {
-    struct tu_shard_opts wanted = *shard_opts(&target, ctx->force), *o = &wanted;
-    wanted.weights_only = weights_only;
     struct tu_ckpt *from = NULL, *to = NULL;
     struct tu_err err;
     double begin = tu_clock();
-    if (!target.to)
+    if (!t->to)
         return tu_usage(ctx, "which layout? (--to LAYOUT)");
     int rc = shard_open(ctx, &from, source, from_spec, o, &err);
     if (!rc)
-        rc = tu_ckpt_plan(&to, from, root, target.to, o, &err);
+        rc = tu_ckpt_plan(&to, from, root, t->to, o, &err);
     if (!rc)
         rc = tu_ckpt_convert(from, to, o, shard_job(ctx), NULL, &err);
     if (!rc)
@@ -63,22 +60,25 @@ static int convert(struct tu_ctx *ctx, const char *source, const char *from_spec
 static int run(struct tu_ctx *ctx, int argc, char **argv)
 {
     (void)argc;
-    return convert(ctx, argv[0], shard_from(), argv[1]);
+    return shard_convert(ctx, argv[0], shard_from(), argv[1], &target,
+                         shard_opts(&target, ctx->force));
 }
 
 static int run_save(struct tu_ctx *ctx, int argc, char **argv)
 {
     (void)argc;
-    return convert(ctx, "-", "tns", argv[0]);
+    return shard_convert(ctx, "-", "tns", argv[0], &target,
+                         shard_opts(&target, ctx->force));
 }
 
 static int run_prune(struct tu_ctx *ctx, int argc, char **argv)
 {
     (void)argc;
-    weights_only = true;
+    struct tu_shard_opts o = *shard_opts(&target, ctx->force);
+    o.weights_only = true;
     if (!target.to)
         target.to = "hf";
-    return convert(ctx, argv[0], shard_from(), argv[1]);
+    return shard_convert(ctx, argv[0], shard_from(), argv[1], &target, &o);
 }
 
 static const char *const usage[] = {"--to layout [option ...] source destination", NULL};

@@ -39,10 +39,14 @@ const struct tu_job *shard_job(struct tu_ctx *ctx);
 /* Open a checkpoint by the source options; path "-" is a stream. */
 int shard_open(struct tu_ctx *ctx, struct tu_ckpt **out, const char *path, const char *from,
                const struct tu_shard_opts *o, struct tu_err *err);
+/* Open, plan, write, report: an exit status. */
+int shard_convert(struct tu_ctx *ctx, const char *source, const char *from_spec,
+                  const char *root, const struct target_options *t,
+                  const struct tu_shard_opts *o);
 /* --from. */
 const char *shard_from(void);
 
 extern const struct tu_cmd cmd_ls, cmd_verify, cmd_digest, cmd_diff, cmd_plan, cmd_convert, cmd_cat,
-    cmd_save, cmd_inspect, cmd_prune, cmd_order;
+    cmd_save, cmd_inspect, cmd_prune, cmd_order, cmd_average, cmd_rename;
 
 #endif

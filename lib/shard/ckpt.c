@@ -108,6 +108,7 @@ void tu_ckpt_close(struct tu_ckpt *c)
     tu_free(c->blank);
     tu_free(c->side);
     tu_names_free(c->names);
+    tui_renames_free(c->renames);
     tu_arena_free(c->arena);
     tu_free(c->root);
     tu_free(c);
@@ -255,6 +256,8 @@ int tu_ckpt_open(struct tu_ckpt **out, const char *path, const char *text,
                      "%.150s: no layout is recognised here (name one with --from)", path);
     if (!rc)
         rc = tui_ckpt_new(&c, path, err);
+    if (!rc)
+        rc = tui_renames_new(c, o ? o : &none, err);
     if (!rc) {
         c->layout = layout;
         rc = layout->open(c, &spec, o ? o : &none, job, err);

@@ -95,6 +95,12 @@ int tui_set_canonical(struct tu_ckpt *c, const struct tu_shard_opts *o,
 int tui_load_map(struct tu_map **out, const char *name, const struct tu_model *model,
                  const struct tu_shard_opts *o, struct tu_err *err);
 
+/* Other names (rename.c). */
+int tui_renames_new(struct tu_ckpt *c, const struct tu_shard_opts *o, struct tu_err *err);
+void tui_renames_free(struct tui_renames *r);
+/* The name that a tensor is to have, in the arena. Errors: TU_EUSAGE where another has it. */
+int tui_new_name(struct tu_ckpt *c, const char **name, struct tu_err *err);
+
 /* Fuses (fuse.c)
  * --------------------------------------------------------------------------------- */
 

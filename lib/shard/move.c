@@ -17,10 +17,20 @@
 #define WINDOW_LEAST ((uint64_t)64 << 10)
 #define LANES 2
 
+/* An atom as one checkpoint has it. */
+struct term {
+    const struct tu_ckpt *c;
+    struct tui_parts in;
+    uint32_t dtype; /* of the pieces */
+};
+
 /* An atom on its way through a worker. */
 struct lane {
-    uint32_t atom, source; /* dtype of the pieces that it is read from */
-    struct tui_parts in, out;
+    uint32_t atom;
+    uint32_t dtype;    /* of the window: the atom's own, or f64 for a mean */
+    struct term *term; /* [terms]: the source, or all that a mean is of */
+    size_t terms;
+    struct tui_parts out;
     struct tui_window window;
     struct tu_sha256 *sha;
 };
@@ -39,6 +49,8 @@ struct task {
 struct mover {
     const struct tu_ckpt *from, *to; /* to NULL: digests or put alone */
     const struct tu_shard_opts *o;
+    const struct tu_mean *mean; /* NULL: none */
+    uint32_t **twin;            /* [mean->n][from->atoms]: its number there */
     const struct tu_job *job;
     struct tu_sink **sink;    /* [to->files] */
     struct tu_digest *digest; /* [from->atoms] or NULL */
@@ -74,12 +86,16 @@ static void mover_release(struct mover *m)
         for (unsigned k = 0; k < LANES; k++) {
             tu_free(w->lane[k].window.data);
             tu_sha256_free(w->lane[k].sha);
+            tu_free(w->lane[k].term);
         }
         tu_free(w->cast[0]);
         tu_free(w->cast[1]);
         tu_free(w->stage.data);
         tui_spans_release(&w->stage.clip);
     }
+    for (size_t i = 0; m->twin && i < m->mean->n; i++)
+        tu_free(m->twin[i]);
+    tu_free(m->twin);
     tu_free(m->worker);
     tu_free(m->task);
 }
@@ -90,7 +106,9 @@ static int worker_init(struct mover *m, struct worker *w, struct tu_err *err)
     if (!(w->stage.data = tu_alloc((size_t)m->bytes, 1, err)))
         return TU_ENOMEM;
     for (unsigned k = 0; k < m->lanes; k++) {
-        if (!(w->lane[k].window.data = tu_alloc((size_t)m->bytes, 1, err)))
+        w->lane[k].term = tu_calloc(1 + (m->mean ? m->mean->n : 0), sizeof(struct term), err);
+        if (!w->lane[k].term ||
+            !(w->lane[k].window.data = tu_alloc((size_t)m->bytes, 1, err)))
             return TU_ENOMEM;
         if (m->o && m->o->sha256 && !(w->lane[k].sha = tu_sha256_new(err)))
             return TU_ENOMEM;
@@ -103,7 +121,7 @@ static int worker_init(struct mover *m, struct worker *w, struct tu_err *err)
 
 static int mover_init(struct mover *m, struct tu_err *err)
 {
-    m->casts = has_casts(m->from) || (m->to && has_casts(m->to));
+    m->casts = m->mean || has_casts(m->from) || (m->to && has_casts(m->to));
     m->lanes = m->o && m->o->sha256 && !m->casts ? LANES : 1;
     m->workers = m->put ? 1 : tu_pool_size(m->job ? m->job->pool : NULL);
     m->bytes = tu_job_memory(m->job) / m->workers / (m->lanes + (m->casts ? 3 : 1));
@@ -121,11 +139,10 @@ static int mover_init(struct mover *m, struct tu_err *err)
 
 /* Rows of a window: few enough to stay in the cache, unless some piece is turned and
  * wants long runs both ways. */
-static uint64_t window_rows(const struct mover *m, const struct tui_parts *in,
-                            const struct tui_parts *out, uint64_t line)
+static uint64_t window_rows(const struct mover *m, const struct lane *l, uint64_t line)
 {
     uint64_t bytes = tu_min(m->bytes, WINDOW_CACHED / m->lanes);
-    const struct tui_parts *both[2] = {in, out};
+    const struct tui_parts *both[2] = {&l->term->in, &l->out};
     for (int k = 0; k < 2; k++)
         for (size_t i = 0; i < both[k]->n; i++)
             if (both[k]->part[i].spans.n && both[k]->part[i].spans.span[0].pcol != 1)
@@ -184,7 +201,7 @@ static int put_window(struct mover *m, const struct lane *l, bool last,
                       struct worker *wk, struct tu_err *err)
 {
     struct tui_window t = l->window;
-    uint32_t own = m->from->atom[l->atom].tensor.dtype, have = own;
+    uint32_t own = l->dtype, have = own;
     int rc = 0;
     if (m->put)
         return m->put(m->put_ctx, t.data, window_bytes(&t), err);
@@ -216,8 +233,7 @@ static int digest_cast(struct mover *m, struct lane *l, uint32_t dtype, char *in
                        struct tu_err *err)
 {
     struct tui_window t;
-    int rc = cast_window(&l->window, m->from->atom[l->atom].tensor.dtype, dtype, into, &t,
-                         err);
+    int rc = cast_window(&l->window, l->dtype, dtype, into, &t, err);
     if (rc)
         return rc;
     m->digest[l->atom].crc = tu_crc32(m->digest[l->atom].crc, t.data, window_bytes(&t));
@@ -245,21 +261,44 @@ static int digest_windows(struct mover *m, struct worker *wk, unsigned n,
     return 0;
 }
 
-/* Rows of a lane's atom from all its pieces, in its own dtype. */
+/* Rows of an atom from all its pieces in one checkpoint, in the window's dtype. */
+static int fill_term(struct worker *wk, const struct term *t, uint32_t dtype,
+                     struct tui_window *w, struct tu_err *err)
+{
+    struct tui_window raw = *w, done;
+    int rc = 0;
+    if (t->dtype != dtype) {
+        raw.data = wk->cast[0];
+        raw.elem = elem_of(t->dtype);
+    }
+    for (size_t i = 0; i < t->in.n && !rc; i++)
+        rc = tui_window_fill(t->c, &t->in.part[i], &raw, &wk->stage, err);
+    if (!rc && t->dtype != dtype)
+        rc = cast_window(&raw, t->dtype, dtype, w->data, &done, err);
+    return rc;
+}
+
 static int fill_lane(struct mover *m, struct worker *wk, struct lane *l,
                      struct tu_err *err)
 {
-    uint32_t own = m->from->atom[l->atom].tensor.dtype;
-    struct tui_window raw = l->window, done;
+    if (l->terms == 1)
+        return fill_term(wk, l->term, l->dtype, &l->window, err);
+    double *sum = (double *)(void *)l->window.data, total = 0;
+    size_t n = (size_t)((l->window.r1 - l->window.r0) * l->window.cols);
+    struct tui_window one = l->window;
     int rc = 0;
-    if (l->source != own) {
-        raw.data = wk->cast[0];
-        raw.elem = elem_of(l->source);
+    one.data = wk->cast[1];
+    const double *value = (const double *)(const void *)one.data;
+    memset(sum, 0, n * sizeof *sum);
+    for (size_t i = 0; i < l->terms && !rc; i++) {
+        const double weight = m->mean->weight[i];
+        total += weight;
+        if (!(rc = fill_term(wk, &l->term[i], TU_F64, &one, err)))
+            for (size_t k = 0; k < n; k++)
+                sum[k] += weight * value[k];
     }
-    for (size_t i = 0; i < l->in.n && !rc; i++)
-        rc = tui_window_fill(m->from, &l->in.part[i], &raw, &wk->stage, err);
-    if (!rc && l->source != own)
-        rc = cast_window(&raw, l->source, own, l->window.data, &done, err);
+    for (size_t k = 0; k < n && !rc; k++)
+        sum[k] /= total;
     return rc;
 }
 
@@ -284,19 +323,41 @@ static int move_windows(struct mover *m, struct worker *wk, unsigned n, uint64_t
     return rc;
 }
 
-/* dtype of the pieces that an atom is read from, which they share. */
-static int source_dtype(const struct mover *m, struct lane *l, struct tu_err *err)
+/* Atom number a of a checkpoint, whose pieces share a dtype. */
+static int term_open(struct term *t, const struct tu_ckpt *c, uint32_t a,
+                     struct tu_err *err)
 {
-    const struct tu_tensor *t = &m->from->atom[l->atom].tensor;
-    l->source = t->dtype;
-    for (size_t i = 0; i < l->in.n; i++) {
-        uint32_t dtype = m->from->piece[l->in.part[i].piece].tensor.dtype;
-        if (i && dtype != l->source)
-            return tu_fail(err, TU_EINCOMPLETE, "'%.100s' lies in pieces of several dtypes",
-                           t->name);
-        l->source = dtype;
+    const struct tu_tensor *tensor = &c->atom[a].tensor;
+    *t = (struct term){.c = c, .dtype = tensor->dtype};
+    int rc = tui_parts_of(&t->in, c, a, false, err);
+    for (size_t i = 0; i < t->in.n && !rc; i++) {
+        uint32_t dtype = c->piece[t->in.part[i].piece].tensor.dtype;
+        if (i && dtype != t->dtype)
+            rc = tu_fail(err, TU_EINCOMPLETE, "'%.100s' lies in pieces of several dtypes",
+                         tensor->name);
+        t->dtype = dtype;
     }
-    return 0;
+    return rc;
+}
+
+/* All that a mean is of; of what is no number to be averaged, the last one's. */
+static int lane_terms(const struct mover *m, struct lane *l, struct tu_err *err)
+{
+    size_t n = m->mean->n;
+    const struct tu_tensor *t = &m->from->atom[l->atom].tensor;
+    if (!tu_dtype_is_float(t->dtype)) {
+        const struct tu_ckpt *last = n ? m->mean->with[n - 1] : m->from;
+        return term_open(l->term, last, n ? m->twin[n - 1][l->atom] : l->atom, err);
+    }
+    if (elem_of(t->dtype) < 2)
+        return tu_fail(err, TU_EUNSUP,
+                       "'%.100s': 8-bit values have scales and are not averaged without them",
+                       t->name);
+    l->dtype = TU_F64;
+    int rc = term_open(l->term, m->from, l->atom, err);
+    for (size_t i = 0; i < n && !rc; i++, l->terms++)
+        rc = term_open(&l->term[i + 1], m->mean->with[i], m->twin[i][l->atom], err);
+    return rc;
 }
 
 static int lane_open(const struct mover *m, struct lane *l, uint32_t atom,
@@ -308,13 +369,20 @@ static int lane_open(const struct mover *m, struct lane *l, uint32_t atom,
                        "'%.100s' is packed in blocks and cannot be cut by rows here",
                        t->name);
     l->atom = atom;
-    l->window.elem = elem_of(t->dtype);
-    int rc = tui_parts_of(&l->in, m->from, atom, false, err);
-    if (!rc)
-        rc = source_dtype(m, l, err);
+    l->dtype = t->dtype;
+    l->terms = 1;
+    int rc = m->mean ? lane_terms(m, l, err) : term_open(l->term, m->from, atom, err);
+    l->window.elem = elem_of(l->dtype);
     if (!rc && m->to)
         rc = tui_parts_of(&l->out, m->to, atom, true, err);
     return rc;
+}
+
+static void lane_close(struct lane *l)
+{
+    for (size_t i = 0; i < l->terms; i++)
+        tui_parts_release(&l->term[i].in);
+    tui_parts_release(&l->out);
 }
 
 static void lane_digest(struct mover *m, struct lane *l)
@@ -332,7 +400,7 @@ static void lane_digest(struct mover *m, struct lane *l)
 
 static size_t largest_elem(const struct mover *m, const struct lane *l)
 {
-    size_t most = tu_max(l->window.elem, elem_of(l->source));
+    size_t most = tu_max(l->window.elem, elem_of(l->term->dtype));
     for (size_t i = 0; i < l->out.n; i++)
         most = tu_max(most, elem_of(m->to->piece[l->out.part[i].piece].tensor.dtype));
     return m->casts && m->digest ? tu_max(most, elem_of(digest_dtype(m, l->atom))) : most;
@@ -353,7 +421,7 @@ static int move_lanes(struct mover *m, struct worker *wk, unsigned n, struct tu_
             t->name, (unsigned long long)line);
     for (unsigned k = 0; k < n; k++) {
         wk->lane[k].window.cols = cols;
-        step = tu_min(step, window_rows(m, &wk->lane[k].in, &wk->lane[k].out, line));
+        step = tu_min(step, window_rows(m, &wk->lane[k], line));
     }
     for (uint64_t r0 = 0, r1; r0 < rows && cols && !rc; r0 = r1) {
         r1 = tu_min(r0 + step, rows);
@@ -375,8 +443,7 @@ static int move_task(void *ctx, uint64_t i, unsigned worker, struct tu_err *err)
     for (unsigned k = 0; k < t->n; k++) {
         if (!rc && m->digest)
             lane_digest(m, &wk->lane[k]);
-        tui_parts_release(&wk->lane[k].in);
-        tui_parts_release(&wk->lane[k].out);
+        lane_close(&wk->lane[k]);
     }
     return rc;
 }
@@ -460,6 +527,8 @@ static int run(struct mover *m, struct tu_err *err)
     if (m->digest)
         memset(m->digest, 0, m->from->atoms * sizeof *m->digest);
     int rc = mover_init(m, err);
+    if (!rc && m->mean)
+        rc = tui_mean_twins(m->from, m->mean, &m->twin, err);
     if (!rc)
         rc = plan_tasks(m, err);
     if (!rc)
@@ -483,6 +552,7 @@ int tui_move(const struct tu_ckpt *from, const struct tu_ckpt *to, struct tu_sin
 {
     struct mover m = {
         .from = from, .to = to, .o = o, .job = job, .digest = digest, .sink = sink};
+    m.mean = o ? o->mean : NULL;
     return run(&m, err);
 }
 

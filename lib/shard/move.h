@@ -42,6 +42,11 @@ int tui_window_empty(const struct tu_ckpt *c, const struct tui_part *p,
                      const struct tui_window *w, struct tu_sink *sink,
                      struct tui_stage *s, struct tu_err *err);
 
+/* Where each atom of c is in the checkpoints of a mean: (*twin)[i][a], made by tu_calloc.
+ * Errors: TU_EINCOMPLETE names the first that they do not share. */
+int tui_mean_twins(const struct tu_ckpt *c, const struct tu_mean *mean, uint32_t ***twin,
+                   struct tu_err *err);
+
 /* All atoms of `from` into the sinks [to->files] of `to`; digest [from->atoms] or NULL.
  */
 int tui_move(const struct tu_ckpt *from, const struct tu_ckpt *to, struct tu_sink **sink,

@@ -145,12 +145,9 @@ static bool same_file(const char *a, const char *b)
     return !stat(a, &x) && !stat(b, &y) && x.st_dev == y.st_dev && x.st_ino == y.st_ino;
 }
 
-static int refuse(const struct tu_ckpt *from, const struct tu_ckpt *to,
-                  const struct tu_shard_opts *o, const struct tu_job *job,
-                  struct tu_err *err)
+static int refuse_overlap(const struct tu_ckpt *from, const struct tu_ckpt *to,
+                          struct tu_err *err)
 {
-    struct tu_plan_cost cost;
-    struct stat st;
     if (same_file(from->root, to->root) ||
         (tui_is_dir(from->root) && inside(to->root, from->root)) ||
         (tui_is_dir(to->root) && inside(from->root, to->root)))
@@ -158,12 +155,26 @@ static int refuse(const struct tu_ckpt *from, const struct tu_ckpt *to,
             err, TU_EUSAGE,
             "%.150s: source and destination overlap: nothing is converted in place",
             to->root);
+    return 0;
+}
+
+static int refuse(const struct tu_ckpt *from, const struct tu_ckpt *to,
+                  const struct tu_shard_opts *o, const struct tu_job *job,
+                  struct tu_err *err)
+{
+    struct tu_plan_cost cost;
+    struct stat st;
+    int rc = refuse_overlap(from, to, err);
+    for (size_t i = 0; o && o->mean && i < o->mean->n && !rc; i++)
+        rc = refuse_overlap(o->mean->with[i], to, err);
+    if (rc)
+        return rc;
     if (!lstat(to->root, &st) && !(o && o->force) && S_ISDIR(st.st_mode))
         return tu_fail(err, TU_EEXISTS, "%.200s: exists (-f replaces it)", to->root);
     if (!lstat(to->root, &st) && S_ISDIR(st.st_mode) != !!*to->file[0].path)
         return tu_fail(err, TU_EEXISTS, "%.200s: is %sa folder", to->root,
                        S_ISDIR(st.st_mode) ? "" : "not ");
-    int rc = tu_plan_cost(from, to, job, &cost, err);
+    rc = tu_plan_cost(from, to, job, &cost, err);
     if (!rc && cost.write_bytes > cost.free_bytes)
         rc = tu_fail(err, TU_EIO, "%.120s: the result needs %llu bytes and %llu are free",
                      to->root, (unsigned long long)cost.write_bytes,

@@ -122,6 +122,10 @@ int tui_piece_fuse(struct tu_ckpt *c, struct tu_piece *p, const struct tu_named 
     struct tu_tensor t = p->tensor;
     uint64_t rows = 0, cols = 0, blocks = 1;
     unsigned tr = named->transform, stacked = tr & TU_MAP_STACK ? 1 : 0;
+    if (c->renames)
+        return tu_fail(err, TU_EUSAGE,
+                       "names in layout %s follow from its map: convert it first",
+                       c->layout->name);
     if (p->whole)
         t.dim = p->whole;
     int rc = matrix(&t, tr, stacked, &rows, &cols, err);
@@ -163,6 +167,9 @@ int tui_piece_fuse(struct tu_ckpt *c, struct tu_piece *p, const struct tu_named 
 int tui_piece_plain(struct tu_ckpt *c, struct tu_piece *p, const char *name,
                     const char *state, uint32_t dtype, struct tu_err *err)
 {
+    int rc = tui_new_name(c, &name, err);
+    if (rc)
+        return rc;
     uint32_t *list = tu_arena_alloc(c->arena, 1, sizeof *list, err);
     char *full = state ? tu_arena_printf(c->arena, err, "optim.%s.%s", state, name)
                        : tu_arena_text(c->arena, name, strlen(name), err);

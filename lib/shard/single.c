@@ -20,6 +20,8 @@ int tui_know_model(struct tu_ckpt *c, const struct tu_shard_opts *o, struct tu_e
     const struct tu_side *config = tui_side(c, "config.json");
     const struct tu_source *s = c->file[0].source;
     int rc = 0;
+    if (c->renames) /* names are the user's, no family's */
+        return 0;
     if (config && !c->model.layers) {
         rc = tu_model_from_hf(&c->model, config->text, config->n, err);
         if (rc == TU_EFORMAT && !tu_family_find(c->model.family)) {

@@ -160,7 +160,24 @@ struct tu_ckpt {
                                           * any beside tensors: LIST of TEXT */
     uint32_t dtype;         /* of a plan: cast float tensors to it; TU_DTYPE_NONE keeps */
     struct tu_names *names; /* lookup of roles and atoms by name */
+    struct tui_renames *renames; /* NULL: names stay */
     const struct tu_ckpt *from; /* of a plan: whose roles and atoms these are */
+};
+
+/* Checkpoints of the same tensors whose mean is meant, in any layouts: each value is
+ * sum(weight × value) / sum(weight), summed in float64 in this order and rounded once to
+ * the dtype that is written. What is no floating-point tensor is the last one's. */
+struct tu_mean {
+    const struct tu_ckpt *const *with; /* [n] beside the source itself */
+    size_t n;
+    const double *weight; /* [n + 1], the source's first */
+};
+
+/* Other names for tensors: the first pattern that matches from a name's start gives the
+ * matched part another text (tu_pattern_expand). */
+struct tu_rename {
+    struct tu_pattern *pattern;
+    const char *target;
 };
 
 struct tu_shard_opts {
@@ -177,6 +194,10 @@ struct tu_shard_opts {
     bool untied;   /* do not believe a configuration that ties head and embedding */
     bool verify_replicas, sha256, force;
     bool weights_only; /* leave the optimizer's states out */
+    const struct tu_mean *mean;     /* of a conversion; NULL: none */
+    const struct tu_rename *rename; /* [renames]: no family's map is used, names are those
+                                     * of the files, changed */
+    size_t renames;
     struct tu_open open;
 };
 

@@ -301,3 +301,90 @@ race() {
     run -3 shard-ckpt ls wrong.tns
     assert_output --partial 'not a tensor stream'
 }
+
+# average_of WEIGHTS FILE...: the oracle: exact fractions of bf16 values, rounded once to bf16.
+average_of() {
+    python3 - "$@" <<'END'
+import json, struct, sys
+from fractions import Fraction as F
+w = [F(float(x)) for x in sys.argv[1].split(',')]
+def load(path):
+    raw = open(path, 'rb').read()
+    n = struct.unpack('<Q', raw[:8])[0]
+    head = json.loads(raw[8:8 + n])
+    head.pop('__metadata__', None)
+    return {k: [F(struct.unpack('<f', b'\0\0' + raw[8 + n + i:10 + n + i])[0])
+                for i in range(*v['data_offsets'], 2)] for k, v in head.items()}
+def bf16(x):
+    if not x: return 0
+    s, x, e = x < 0, abs(x), 0
+    while x >= 2: x, e = x / 2, e + 1
+    while x < 1 and e > -126: x, e = x * 2, e - 1
+    m = round(x * 128) # halves to even
+    return s << 15 | ((e + 126) * 128 + m if x >= 1 else m)
+files = [load(f) for f in sys.argv[2:]]
+for k in sorted(files[0]):
+    bits = [bf16(sum(a * f[k][i] for a, f in zip(w, files)) / sum(w)) for i in range(len(files[0][k]))]
+    print(k, ' '.join('%04x' % b for b in bits))
+END
+}
+
+# noise NAME SEED: a model of two tensors.
+noise() { tns-gen a:shape=7x33 b:shape=5 --dtype bf16 --seed "$2" -o n.tns && tns-export --to safetensors -o "$1" n.tns; }
+
+@test "the mean is that of exact arithmetic, rounded once" {
+    needs_python
+    for i in 1 2 3; do noise $i.safetensors $i; done
+    shard-ckpt average --to safetensors 1.safetensors 2.safetensors 3.safetensors m.safetensors
+    average_of 1 m.safetensors >got
+    average_of 1,1,1 1.safetensors 2.safetensors 3.safetensors | diff - got
+    shard-ckpt average --to safetensors --weights 3,-0.5,1 1.safetensors 2.safetensors 3.safetensors w.safetensors
+    average_of 1 w.safetensors >got
+    average_of 3,-0.5,1 1.safetensors 2.safetensors 3.safetensors | diff - got
+    # 0.75 (0.75 a + 0.25 b) + 0.25 c
+    shard-ckpt average --to safetensors --ema 0.75 1.safetensors 2.safetensors 3.safetensors e.safetensors
+    average_of 1 e.safetensors >got
+    average_of 0.5625,0.1875,0.25 1.safetensors 2.safetensors 3.safetensors | diff - got
+}
+
+@test "an average takes sources of different layouts and refuses different tensors" {
+    shard-ckpt average --to megatron:tp=2 "$DATA/hf/llama" "$DATA/megatron/llama_tp2_pp2" m
+    run -0 shard-ckpt diff m "$DATA/hf/llama"
+    run -3 shard-ckpt average "$DATA/hf/llama" "$DATA/hf/qwen2" no
+    assert_output --partial 'has another shape'
+    run -2 shard-ckpt average --weights 1,2,3 "$DATA/hf/llama" "$DATA/hf/llama" no
+    assert_output --partial '3 weights for 2 sources'
+    run -2 shard-ckpt average --weights 1,-1 "$DATA/hf/llama" "$DATA/hf/llama" no
+    run -2 shard-ckpt average -f "$DATA/hf/llama" m m
+    assert_output --partial overlap
+    [ ! -e no ]
+}
+
+@test "an average keeps what is no number, and optimizer states stay behind" {
+    tns-gen x:shape=3 --dtype i64 --seed 1 -o a.tns
+    tns-gen x:shape=3 --dtype i64 --seed 2 -o b.tns
+    shard-ckpt average --to tns a.tns b.tns m.tns
+    run -0 shard-ckpt diff m.tns b.tns
+    shard-ckpt average --to tns "$DATA/deepspeed/toy_z1_dp2" "$DATA/deepspeed/toy_z1_dp2" z.tns
+    run -1 bash -c 'shard-ckpt digest z.tns | grep optim'
+}
+
+@test "rename gives tensors other names and no two the same" {
+    shard-ckpt rename --to safetensors 'model\.layers\.(\d+)\.=blk.$1.' 'lm_head=output' "$DATA/hf/llama" r.safetensors
+    shard-ckpt digest "$DATA/hf/llama" | sed -E 's/ model\.layers\.([0-9]+)\./ blk.\1./; s/ lm_head/ output/' | sort -k5 >want
+    shard-ckpt digest r.safetensors | sort -k5 | diff want -
+    run -2 shard-ckpt rename --to safetensors 'model\.layers\.\d+\.=x.' "$DATA/hf/llama" no.safetensors
+    assert_output --partial "would both be 'x."
+    run -2 shard-ckpt rename --to safetensors 'model=m' "$DATA/megatron/llama_tp2_pp2" no.safetensors
+    assert_output --partial 'convert it first'
+    # A wrapper's prefix hides the family; without it the folder is a model again.
+    mkdir w && cp "$DATA/hf/llama/config.json" w
+    shard-ckpt rename --to safetensors '=module.' "$DATA/hf/llama" w/model.safetensors
+    run -3 shard-ckpt ls w
+    shard-ckpt rename 'module\.=' w u
+    run -0 shard-ckpt diff u "$DATA/hf/llama"
+    # States follow their weights.
+    shard-ckpt rename --to tns 'first\.=erst.' "$DATA/deepspeed/toy_z1_dp2" s.tns
+    run -0 bash -c 'shard-ckpt digest s.tns | grep -c "erst\."'
+    assert_output "$(shard-ckpt digest "$DATA/deepspeed/toy_z1_dp2" | grep -c 'first\.')"
+}
