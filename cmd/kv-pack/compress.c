@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* compress.c: kv-pack compress and decompress: codecs for keys and values, fewer tokens,
- * and what they cost at the attention output. */
+/* compress.c: kv-pack compress: codecs for keys and values, fewer tokens, and what they
+ * cost at the attention output. */
 #include <inttypes.h>
 #include <jansson.h>
 #include <math.h>
@@ -279,97 +279,6 @@ static int one_layer(struct run *r, uint64_t layer, struct tu_err *err)
     return rc;
 }
 
-/* Tokens to keep -------------------------------------------------------------------------- */
-
-/* The keys of all layers side by side, [T, columns of all], or the attention records
- * attn.N summed over layers and heads, [queries, T]. */
-static int gather_keys(struct tu_kv *kv, float **out, uint64_t *cols, struct tu_err *err)
-{
-    uint64_t all = 0, at = 0, heads, dim;
-    for (uint64_t l = 0; l < kv->info.layers; l++)
-        if (kv->layer[l].k != TU_KV_NONE && kv->tensor[kv->layer[l].k].dim[0] == kv->tokens) {
-            tu_kv_dims(kv, kv->layer[l].k, &heads, &dim);
-            all += heads * dim;
-        }
-    *cols = all;
-    int rc = (*out = tu_alloc((size_t)(kv->tokens * all), sizeof **out, err)) ? 0 : TU_ENOMEM;
-    for (uint64_t l = 0; !rc && l < kv->info.layers; l++) {
-        size_t i = kv->layer[l].k;
-        void *x;
-        if (i == TU_KV_NONE || kv->tensor[i].dim[0] != kv->tokens)
-            continue;
-        tu_kv_dims(kv, i, &heads, &dim);
-        uint64_t n = heads * dim;
-        float *f = tu_alloc((size_t)(kv->tokens * n), sizeof *f, err);
-        rc = f ? tu_kv_load(kv, i, &x, err) : TU_ENOMEM;
-        if (!rc) {
-            rc = tu_kv_to_float(kv->tensor[i].dtype, x, f, kv->tokens * n, dim, err);
-            tu_free(x);
-        }
-        for (uint64_t t = 0; !rc && t < kv->tokens; t++)
-            memcpy(*out + t * all + at, f + t * n, (size_t)n * sizeof *f);
-        at += n;
-        tu_free(f);
-    }
-    return rc;
-}
-
-static int gather_attention(struct tu_kv *kv, float **out, uint64_t *queries,
-                            struct tu_err *err)
-{
-    *out = NULL;
-    *queries = 0;
-    int rc = 0;
-    for (size_t i = 0; !rc && i < kv->n; i++) {
-        const struct tu_tensor *t = &kv->tensor[i];
-        if (strncmp(t->name, "attn.", 5) != 0 || t->rank < 2 || t->rank > 3 ||
-            t->dim[t->rank - 1] != kv->tokens)
-            continue;
-        uint64_t nq = t->dim[t->rank - 2], heads = t->rank == 3 ? t->dim[0] : 1;
-        uint64_t n = nq * kv->tokens;
-        void *x = NULL;
-        float *f = tu_alloc((size_t)(n * heads), sizeof *f, err);
-        if (!*out && f) {
-            *out = tu_calloc((size_t)n, sizeof **out, err);
-            *queries = nq;
-        }
-        rc = f && *out ? tu_kv_load(kv, i, &x, err) : TU_ENOMEM;
-        if (!rc && *queries != nq)
-            rc = tu_fail(err, TU_ESIZE, "'%s' has %" PRIu64 " queries, others %" PRIu64,
-                         t->name, nq, *queries);
-        if (!rc)
-            rc = tu_to_float(t->dtype, x, f, (size_t)(n * heads), err);
-        for (uint64_t k = 0; !rc && k < n * heads; k++)
-            (*out)[k % n] += f[k];
-        tu_free(x);
-        tu_free(f);
-    }
-    return rc;
-}
-
-static int choose_tokens(struct run *r, struct tu_err *err)
-{
-    struct tu_spec spec;
-    float *k = NULL, *attn = NULL;
-    uint64_t cols = 0, queries = 0, T = r->kv->tokens;
-    r->kept = opt.keep_tokens ? tu_min(opt.keep_tokens, T)
-                              : (uint64_t)floor((double)T * (1 - opt.ratio) + 1e-9);
-    int rc = tu_spec_parse(&spec, opt.keep, err);
-    if (rc)
-        return rc;
-    rc = gather_keys(r->kv, &k, &cols, err);
-    if (!rc)
-        rc = gather_attention(r->kv, &attn, &queries, err);
-    if (!rc && !(r->keep = tu_alloc((size_t)T, sizeof *r->keep, err)))
-        rc = TU_ENOMEM;
-    if (!rc)
-        rc = tu_kv_keep(&spec, T, r->kept, k, 1, cols, attn, queries, r->keep, err);
-    tu_spec_release(&spec);
-    tu_free(k);
-    tu_free(attn);
-    return rc;
-}
-
 /* Ids and positions of what stays. */
 static int write_kept(struct run *r, struct tu_err *err)
 {
@@ -408,7 +317,10 @@ static int one_cache(struct run *r, struct tu_err *err)
     if (*kv->info.layout && strcmp(kv->info.layout, "nhd") != 0)
         return tu_fail(err, TU_EUSAGE, "%s: in layout '%s': kv-pack convert first", kv->name,
                        kv->info.layout);
-    int rc = opt.keep ? choose_tokens(r, err) : 0;
+    if (opt.keep)
+        r->kept = opt.keep_tokens ? tu_min(opt.keep_tokens, kv->tokens)
+                                  : (uint64_t)floor((double)kv->tokens * (1 - opt.ratio) + 1e-9);
+    int rc = opt.keep ? kv_choose_tokens(kv, opt.keep, r->kept, &r->keep, err) : 0;
     if (!rc)
         rc = tu_kv_write_info(r->w, &kv->info, err);
     for (size_t i = 0; !rc && i < kv->metas; i++)
@@ -465,132 +377,6 @@ static int run_compress(struct tu_ctx *ctx, int argc, char **argv)
     return kv_written(ctx, r.w, rc, &err);
 }
 
-/* decompress ------------------------------------------------------------------------------ */
-
-struct quant {
-    struct tu_spec spec;
-    struct tu_kv_array a;
-    uint64_t dim[3];
-    unsigned rank;
-    bool is;
-};
-
-/* What a record's metadata says that it was. */
-static int read_quant(const struct tu_tensor *t, struct quant *q, struct tu_err *err)
-{
-    uint64_t layer = 0;
-    json_t *o;
-    *q = (struct quant){.is = false};
-    const char *kind = tu_kv_name(t->name, &layer);
-    if (!kind || !t->meta)
-        return 0;
-    int rc = tu_json_parse(&o, t->meta, strlen(t->meta), NULL, err);
-    if (rc)
-        return rc;
-    const json_t *j = json_object_get(o, "quant"), *shape = json_object_get(j, "shape");
-    const char *scheme = json_string_value(json_object_get(j, "scheme"));
-    const char *name = json_string_value(json_object_get(j, "dtype"));
-    const struct tu_dtype *d = name ? tu_dtype_named(name) : NULL;
-    q->rank = (unsigned)json_array_size(shape);
-    if (scheme && (!d || q->rank < 2 || q->rank > 3))
-        rc = tu_fail(err, TU_EMETA, "'%s': quant: dtype or shape missing", t->name);
-    for (unsigned i = 0; scheme && !rc && i < q->rank; i++) {
-        json_int_t v = json_integer_value(json_array_get(shape, i));
-        q->dim[i] = v > 0 ? (uint64_t)v : 0;
-        if (v < 0 || v > INT32_MAX)
-            rc = tu_fail(err, TU_EMETA, "'%s': quant: shape holds no sizes", t->name);
-    }
-    if (scheme && !rc)
-        rc = tu_spec_parse(&q->spec, scheme, err);
-    q->is = scheme && !rc;
-    if (q->is)
-        q->a = (struct tu_kv_array){d->code, q->dim[0], q->rank == 3 ? q->dim[1] : 1,
-                                    q->dim[q->rank - 1], *kind == 'v', layer};
-    json_decref(o);
-    return rc;
-}
-
-/* The record and the sides that follow it: NAME.suffix. */
-static int load_parts(struct tu_kv *kv, size_t i, struct tu_kv_part part[TU_KV_CODED_PARTS],
-                      unsigned *n, struct tu_err *err)
-{
-    size_t own = strlen(kv->tensor[i].name);
-    int rc = 0;
-    for (*n = 0; !rc && *n < TU_KV_CODED_PARTS && i + *n < kv->n; ++*n) {
-        const struct tu_tensor *t = &kv->tensor[i + *n];
-        if (*n && (strncmp(t->name, kv->tensor[i].name, own) != 0 || t->name[own] != '.'))
-            break;
-        part[*n] = (struct tu_kv_part){.dtype = t->dtype, .bytes = t->bytes};
-        rc = tu_kv_load(kv, i + *n, &part[*n].data, err);
-    }
-    return rc;
-}
-
-static int decode_record(struct tu_kv *kv, size_t i, struct quant *q, struct tu_writer *w,
-                         unsigned *parts, struct tu_err *err)
-{
-    struct tu_kv_part part[TU_KV_CODED_PARTS] = {{0}};
-    struct tu_tensor t = {.name = kv->tensor[i].name, .dtype = q->a.dtype, .rank = q->rank,
-                          .dim = q->dim};
-    int rc = tu_tensor_bytes(t.dtype, t.dim, t.rank, &t.bytes, err);
-    /* What codes may stand for is bounded by what they are: no claim alone takes memory. */
-    if (!rc && t.bytes / 4096 > kv->tensor[i].bytes + 4096)
-        rc = tu_fail(err, TU_ELIMIT, "'%s': %" PRIu64 " bytes of codes for %" PRIu64, t.name,
-                     kv->tensor[i].bytes, t.bytes);
-    void *out = rc ? NULL : tu_alloc((size_t)t.bytes + 64, 1, err);
-    if (!rc && !out)
-        rc = TU_ENOMEM;
-    if (!rc)
-        rc = load_parts(kv, i, part, parts, err);
-    if (!rc)
-        rc = tu_kv_decode(&q->spec, &q->a, part, *parts, out, err);
-    if (!rc)
-        rc = tu_writer_tensor(w, &t, out, err);
-    for (unsigned k = 0; k < TU_KV_CODED_PARTS; k++)
-        tu_free(part[k].data);
-    tu_free(out);
-    return rc ? tu_err_prefix(err, "%s: '%s'", kv->name, t.name) : 0;
-}
-
-static int expand(struct tu_kv *kv, struct tu_writer *w, struct tu_err *err)
-{
-    int rc = tu_kv_write_info(w, &kv->info, err);
-    for (size_t i = 0; !rc && i < kv->metas; i++)
-        rc = tu_writer_meta(w, kv->meta[i].topic, kv->meta[i].json, kv->meta[i].n, err);
-    for (size_t i = 0; !rc && i < kv->n;) {
-        struct quant q;
-        unsigned parts = 1;
-        rc = read_quant(&kv->tensor[i], &q, err);
-        if (!rc && q.is) {
-            rc = decode_record(kv, i, &q, w, &parts, err);
-        } else if (!rc) {
-            void *x;
-            rc = tu_kv_load(kv, i, &x, err);
-            if (!rc)
-                rc = tu_writer_tensor(w, &kv->tensor[i], x, err);
-            tu_free(x);
-        }
-        if (q.is)
-            tu_spec_release(&q.spec);
-        i += tu_max(parts, 1);
-    }
-    return rc ? rc : tu_writer_end(w, false, err);
-}
-
-static int run_decompress(struct tu_ctx *ctx, int argc, char **argv)
-{
-    struct tu_err err;
-    struct tu_kv_set set = {0};
-    struct tu_writer *w = NULL;
-    int rc = kv_streams(argc, argv, &set, &err);
-    if (!rc)
-        rc = kv_writer(ctx, &w, &err);
-    for (size_t i = 0; !rc && i < set.n; i++)
-        rc = expand(set.kv[i], w, &err);
-    tu_kv_set_release(&set);
-    return kv_written(ctx, w, rc, &err);
-}
-
 static const char *const usage[] = {"[option ...] [file ...]", NULL};
 
 const struct tu_cmd kv_compress = {
@@ -598,18 +384,7 @@ const struct tu_cmd kv_compress = {
     .summary = "make keys and values smaller, and report the loss at the attention output",
     .usage = usage,
     .opts = options,
-    .listings = kv_listings,
     .flags = TU_CMD_STDIN | TU_CMD_STREAM | TU_CMD_NO_DEVICE | TU_CMD_NO_PROGRESS,
     .max = TU_ANY,
     .run = run_compress,
-};
-
-const struct tu_cmd kv_decompress = {
-    .name = "decompress",
-    .summary = "the way back",
-    .usage = usage,
-    .flags = TU_CMD_STDIN | TU_CMD_STREAM | TU_CMD_NO_REPORT | TU_CMD_NO_SEED |
-             TU_CMD_NO_DEVICE | TU_CMD_NO_PROGRESS,
-    .max = TU_ANY,
-    .run = run_decompress,
 };

@@ -57,7 +57,6 @@ const struct tu_cmd kv_pack = {
     .usage = pack_usage,
     .opts = pack_options,
     .shared = kv_identity_options,
-    .listings = kv_listings,
     .flags = TU_CMD_STREAM | TU_CMD_NO_REPORT | TU_CMD_NO_SEED | TU_CMD_NO_DEVICE |
              TU_CMD_NO_PROGRESS,
     .min = 1,
@@ -130,7 +129,6 @@ const struct tu_cmd kv_unpack = {
     .usage = unpack_usage,
     .opts = unpack_options,
     .shared = kv_identity_options,
-    .listings = kv_listings,
     .flags = TU_CMD_STDIN | TU_CMD_STREAM | TU_CMD_NO_REPORT | TU_CMD_NO_SEED |
              TU_CMD_NO_DEVICE | TU_CMD_NO_PROGRESS,
     .max = TU_ANY,

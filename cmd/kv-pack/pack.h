@@ -40,6 +40,10 @@ TU_MUST int kv_range(const char *text, const char *option, struct tu_kv_range *o
 /* "N" or "N:R". */
 TU_MUST int kv_tp(const char *text, uint64_t *size, int64_t *rank, struct tu_err *err);
 
+/* Numbers of the `kept` tokens that a method of tu_kv_keep chooses; *keep: tu_free. */
+TU_MUST int kv_choose_tokens(struct tu_kv *kv, const char *method, uint64_t kept,
+                             uint64_t **keep, struct tu_err *err);
+
 /* The options of block names. */
 struct kv_naming {
     const char *hash, *seed, *salt, *lora, *extra;

@@ -103,7 +103,8 @@ void tui_axis_of(struct tui_axis *a, double lo, double hi, bool log, size_t max)
         hi = 1;
     }
     a->log = log && lo > 0 && hi > 0;
-    a->n = a->log ? logarithmic(fmax(lo, TINY), fmax(hi, TINY), max, a->tick) : tu_ticks(lo, hi, max, a->tick);
+    a->n = a->log ? logarithmic(fmax(lo, TINY), fmax(hi, TINY), max, a->tick)
+                  : tu_ticks(lo, hi, max, a->tick);
     if (a->n < 2) {
         a->tick[0] = 0;
         a->tick[1] = 1;

@@ -138,7 +138,8 @@ static int tikz_box(struct tu_buf *out, const struct tikz *p, uint32_t rank, siz
                          "\\filldraw[fill=op%s!%u,draw=white] (%.3f,%u.%d) rectangle "
                          "(%.3f,%u.%d) node[pos=.5%s] {%u};\n",
                          tu_op_name(op->kind), shade, p->unit * (double)from, rank,
-                         second ? 4 : 0, p->unit * (double)to, rank, first ? 4 : 8, dark ? ",white" : "", op->mb);
+                         second ? 4 : 0, p->unit * (double)to, rank, first ? 4 : 8,
+                         dark ? ",white" : "", op->mb);
 }
 
 static int write_tikz(struct tu_buf *out, const struct tu_sched *s,

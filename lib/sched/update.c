@@ -14,8 +14,8 @@
 
 const char *const tu_offload_names[] = {"none", "cpu", "split", "ssd", NULL};
 
-static int run(double *seconds, double *cpu_share, const char *row, const char *spec_text, uint32_t m,
-               const double *stage_s, uint32_t stages, struct tu_err *err)
+static int run(double *seconds, double *cpu_share, const char *row, const char *spec_text,
+               uint32_t m, const double *stage_s, uint32_t stages, struct tu_err *err)
 {
     struct tu_cost c;
     struct tu_spec spec = {0};
@@ -48,8 +48,9 @@ static int run(double *seconds, double *cpu_share, const char *row, const char *
     return rc;
 }
 
-int tu_update_run(double *seconds, double *cpu_share, enum tu_offload how, const struct tu_cluster *c,
-                  double params, uint32_t layers, double backward_s, struct tu_err *err)
+int tu_update_run(double *seconds, double *cpu_share, enum tu_offload how,
+                  const struct tu_cluster *c, double params, uint32_t layers,
+                  double backward_s, struct tu_err *err)
 {
     double gpu = c->memory_bs > 0 ? TOUCHED_BYTES / c->memory_bs : 0;
     *seconds = params * gpu;

@@ -23,7 +23,8 @@ static int differs(const struct tu_ckpt *c, uint32_t piece, uint32_t other,
     bool tied = (p->fuse.transform | q->fuse.transform) & TU_MAP_TIED;
     return tu_fail(err, TU_EINCOMPLETE,
                    "%.80s: '%.50s' differs from '%.50s' at element %llu%s",
-                   p->data ? c->root : c->file[p->file].source->path, p->tensor.name, q->tensor.name,
+                   p->data ? c->root : c->file[p->file].source->path, p->tensor.name,
+                   q->tensor.name,
                    (unsigned long long)element,
                    tied ? ", but the configuration ties them (--untied keeps both)"
                         : ", its replica");

@@ -262,6 +262,7 @@ race() {
     local option=$1 pids=() done=0
     shift
     for layout; do
+        # shellcheck disable=SC2086 # none or one word
         shard-ckpt convert $option --to "$layout" "$DATA/hf/llama_demo" out 2>/dev/null &
         pids+=($!)
     done

@@ -91,9 +91,10 @@ npy() {
     npy j '<u8' '\0\0\0\0\0\0\x20\0' # 2^53
     npy f '<f8' '\0\0\0\0\0\0\x40\x43' # 2^53
     for side in 'i j' 'j i' 'i f' 'f i'; do
+        # shellcheck disable=SC2086 # two words
         set -- $side
-        run -1 tns-diff --atol 0.5 $1.npy $2.npy
-        run -0 tns-diff --atol 1 $1.npy $2.npy
+        run -1 tns-diff --atol 0.5 "$1.npy" "$2.npy"
+        run -0 tns-diff --atol 1 "$1.npy" "$2.npy"
     done
     run -0 tns-diff --rtol 0 j.npy f.npy
     # The ends: 2^64-1 and 2^63-1 become 2^64 and 2^63 as doubles.
@@ -102,10 +103,11 @@ npy() {
     npy g '<f8' '\0\0\0\0\0\0\xf0\x43' # 2^64
     npy h '<f8' '\0\0\0\0\0\0\xe0\x43' # 2^63
     for side in 'm g' 'n h'; do
+        # shellcheck disable=SC2086 # two words
         set -- $side
-        run -1 tns-diff --rtol 0 $1.npy $2.npy
-        run -0 tns-diff --atol 1 $1.npy $2.npy
-        run -0 tns-diff --rtol 0 $1.npy $1.npy
+        run -1 tns-diff --rtol 0 "$1.npy" "$2.npy"
+        run -0 tns-diff --atol 1 "$1.npy" "$2.npy"
+        run -0 tns-diff --rtol 0 "$1.npy" "$1.npy"
     done
 }
 

@@ -30,6 +30,7 @@ lines() { printf '{"schema":"x"}\n{"n":1,"s":2,"who":"a"}\n{"n":2,"s":4,"who":"a
 
 @test "the ends of what a double holds" {
     for y in '1e-320 5e-324' '0 1e-320' '-1e-320 1e-320' '1e308 1e307' '1e-320 1e308'; do
+        # shellcheck disable=SC2086 # words
         set -- $y
         printf '{"x":1,"y":%s}\n' "$@" >data.jsonl
         for scale in '' --log-y --zero; do
