@@ -1,14 +1,30 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* convert.c: a checkpoint into another layout; also save, whose source is a stream. */
 
+#include <stdlib.h>
+#include <string.h>
+
 #include "opts.h"
 
 static struct target_options target;
+
+static const char *part;
 
 static const struct tu_opt options[] = {
     TARGET_OPTIONS(target),
     {0, "sha256", NULL, "SHA-256 in the digests beside the CRC-32", TU_OPT_FLAG,
      &target.sha256, NULL, 0},
+    {0},
+};
+
+/* convert alone. */
+static const struct tu_opt convert_options[] = {
+    TARGET_OPTIONS(target),
+    {0, "sha256", NULL, "SHA-256 in the digests beside the CRC-32", TU_OPT_FLAG,
+     &target.sha256, NULL, 0},
+    {0, "part", "I/N|auto", "write part I of N; auto: as Slurm, Open MPI or PMI number "
+                            "this process",
+     TU_OPT_STRING, &part, NULL, 0},
     {0},
 };
 
@@ -21,6 +37,8 @@ static void report(struct tu_ctx *ctx, const struct tu_ckpt *from,
         bytes += to->piece[i].tensor.bytes;
     tu_note(ctx, 1, "%s: %zu tensors, %s in %zu files", to->root, from->atoms,
             tu_size_text(bytes, size), to->files);
+    if (to->waiting)
+        tu_note(ctx, 1, "%s: %u parts are not done", to->root, to->waiting);
     struct tu_jw *w = tu_result_begin(ctx);
     if (!w)
         return;
@@ -31,6 +49,8 @@ static void report(struct tu_ctx *ctx, const struct tu_ckpt *from,
     tu_jw_u64(w, "files", to->files);
     tu_jw_u64(w, "left_out", from->dropped);
     tu_jw_u64(w, "write_bytes", bytes);
+    if (to->waiting)
+        tu_jw_u64(w, "parts_missing", to->waiting);
     tu_jw_real(w, "elapsed_s", seconds);
     tu_result_end(ctx);
 }
@@ -57,11 +77,45 @@ int shard_convert(struct tu_ctx *ctx, const char *source, const char *from_spec,
     return status;
 }
 
+/* Which of how many, counted from 1; false where the text or the launcher says nothing. */
+static bool part_of(const char *text, uint32_t *i, uint32_t *n)
+{
+    static const char *const launcher[][2] = {
+        {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"},
+        {"PMI_RANK", "PMI_SIZE"},
+        {"SLURM_PROCID", "SLURM_NTASKS"},
+    };
+    const char *rank = NULL, *size = NULL;
+    char left[16] = "";
+    uint64_t a, b;
+    for (size_t k = 0; !strcmp(text, "auto") && !size && k < 3; k++)
+        if ((rank = getenv(launcher[k][0])))
+            size = getenv(launcher[k][1]);
+    bool given = strchr(text, '/') && strchr(text, '/') - text < 16;
+    if (given) {
+        memcpy(left, text, (size_t)(strchr(text, '/') - text));
+        rank = left;
+        size = strchr(text, '/') + 1;
+    }
+    if (!rank || !size || tu_parse_u64(rank, &a, NULL) || tu_parse_u64(size, &b, NULL))
+        return false;
+    a += !given; /* launchers count from 0 */
+    *i = (uint32_t)a;
+    *n = (uint32_t)b;
+    return a && a <= b && b <= 65536;
+}
+
 static int run(struct tu_ctx *ctx, int argc, char **argv)
 {
     (void)argc;
-    return shard_convert(ctx, argv[0], shard_from(), argv[1], &target,
-                         shard_opts(&target, ctx->force));
+    struct tu_shard_opts o = *shard_opts(&target, ctx->force);
+    if (part && !part_of(part, &o.part, &o.parts))
+        return tu_usage(ctx, strcmp(part, "auto")
+                                 ? "--part is I/N, I from 1 to N"
+                                 : "--part auto: no launcher has numbered this process");
+    if (part && !strcmp(argv[0], "-"))
+        return tu_usage(ctx, "parts cannot share a stream");
+    return shard_convert(ctx, argv[0], shard_from(), argv[1], &target, &o);
 }
 
 static int run_save(struct tu_ctx *ctx, int argc, char **argv)
@@ -89,7 +143,7 @@ const struct tu_cmd cmd_convert = {
     .name = "convert",
     .summary = "write a checkpoint in another layout",
     .usage = usage,
-    .opts = options,
+    .opts = convert_options,
     .shared = source_options,
     .flags = TU_CMD_NO_SEED | TU_CMD_NO_DEVICE | TU_CMD_NO_OUTPUT,
     .min = 2,

@@ -208,6 +208,8 @@ static int put_window(struct mover *m, const struct lane *l, bool last,
     for (size_t i = 0; i < l->out.n && !rc; i++) {
         const struct tui_part *part = &l->out.part[i];
         const struct tu_piece *p = &m->to->piece[part->piece];
+        if (!m->sink[p->file]) /* another process writes it */
+            continue;
         if (p->tensor.dtype != have)
             rc = cast_window(&l->window, own, p->tensor.dtype, wk->cast[1], &t, err);
         have = p->tensor.dtype;
@@ -476,6 +478,16 @@ static bool same_shape(const struct shape *a, const struct shape *b)
     return a->rows == b->rows && a->cols == b->cols && a->dtype == b->dtype;
 }
 
+/* Some file that is written here has a place for it. */
+static bool is_wanted(const struct mover *m, size_t a)
+{
+    const struct tu_atom *atom = &m->to->atom[a];
+    bool yes = false;
+    for (size_t i = 0; i < atom->n && !yes; i++)
+        yes = m->sink[m->to->piece[atom->piece[i]].file] != NULL;
+    return yes;
+}
+
 /* Atoms of one shape go to one task as long as it has lanes; tasks keep the order of the
  * checkpoint, so that files are read forwards. */
 static int plan_tasks(struct mover *m, struct tu_err *err)
@@ -489,7 +501,7 @@ static int plan_tasks(struct mover *m, struct tu_err *err)
     for (size_t a = 0; a < n; a++) {
         const struct tu_tensor *t = &m->from->atom[a].tensor;
         struct shape *next = &s[wanted];
-        if (m->to && !m->to->atom[a].n) /* the target has no place for it */
+        if (m->to && !is_wanted(m, a))
             continue;
         next->dtype = t->dtype;
         next->atom = (uint32_t)a;
@@ -515,7 +527,7 @@ static int write_blanks(const struct mover *m, struct tu_err *err)
     int rc = 0;
     for (size_t i = 0; i < m->to->blanks && !rc; i++) {
         const struct tu_blank *b = &m->to->blank[i];
-        for (uint64_t at = 0; at < b->n && !rc; at += sizeof zero)
+        for (uint64_t at = 0; at < b->n && m->sink[b->file] && !rc; at += sizeof zero)
             rc = tu_sink_write(m->sink[b->file], b->index, b->off + at, zero,
                                (size_t)tu_min(b->n - at, sizeof zero), err);
     }

@@ -47,7 +47,8 @@ int tui_window_empty(const struct tu_ckpt *c, const struct tui_part *p,
 int tui_mean_twins(const struct tu_ckpt *c, const struct tu_mean *mean, uint32_t ***twin,
                    struct tu_err *err);
 
-/* All atoms of `from` into the sinks [to->files] of `to`; digest [from->atoms] or NULL.
+/* All atoms of `from` into the sinks [to->files] of `to`; where a sink is NULL another
+ * process writes; digest [from->atoms] or NULL.
  */
 int tui_move(const struct tu_ckpt *from, const struct tu_ckpt *to, struct tu_sink **sink,
              const struct tu_shard_opts *o, const struct tu_job *job,

@@ -23,7 +23,7 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
-#include "move.h"
+#include "publish.h"
 
 #define DIGESTS "tensorutils-digests.txt"
 
@@ -40,7 +40,7 @@ static int remove_below(const char *path, const struct stat *st, int type, struc
     return at->level ? remove_one(path, st, type, at) : 0;
 }
 
-static void remove_tree(const char *path)
+void tui_remove_tree(const char *path)
 {
     nftw(path, remove_one, 16, FTW_DEPTH | FTW_PHYS);
 }
@@ -84,7 +84,7 @@ static int make_parents(char *path, size_t keep, struct tu_err *err)
     return 0;
 }
 
-static uint32_t plan_id(const struct tu_ckpt *to)
+uint32_t tui_plan_id(const struct tu_ckpt *to)
 {
     uint32_t crc = tu_crc32(0, to->layout->name, strlen(to->layout->name));
     for (size_t i = 0; i < to->pieces; i++) {
@@ -158,9 +158,9 @@ static int refuse_overlap(const struct tu_ckpt *from, const struct tu_ckpt *to,
     return 0;
 }
 
-static int refuse(const struct tu_ckpt *from, const struct tu_ckpt *to,
-                  const struct tu_shard_opts *o, const struct tu_job *job,
-                  struct tu_err *err)
+int tui_refuse(const struct tu_ckpt *from, const struct tu_ckpt *to,
+               const struct tu_shard_opts *o, const struct tu_job *job,
+               struct tu_err *err)
 {
     struct tu_plan_cost cost;
     struct stat st;
@@ -182,14 +182,7 @@ static int refuse(const struct tu_ckpt *from, const struct tu_ckpt *to,
     return rc;
 }
 
-struct target {
-    struct tu_ckpt *to;
-    const struct tu_job *job;
-    const char *folder; /* the partial folder, or "" for a checkpoint of one file */
-    struct tu_sink **sink;
-};
-
-static int open_sinks(struct target *t, struct tu_err *err)
+static int open_sinks(struct tui_target *t, struct tu_err *err)
 {
     struct tu_ckpt *to = t->to;
     int rc = 0;
@@ -197,6 +190,8 @@ static int open_sinks(struct target *t, struct tu_err *err)
     if (!t->sink)
         return TU_ENOMEM;
     for (size_t f = 0; f < to->files && !rc; f++) {
+        if (t->mine && !t->mine[f])
+            continue;
         char *path = *t->folder ? tui_join(to->arena, t->folder, to->file[f].path, err)
                                 : tui_join(to->arena, to->root, "", err);
         rc = path ? 0 : TU_ENOMEM;
@@ -209,17 +204,18 @@ static int open_sinks(struct target *t, struct tu_err *err)
     return rc;
 }
 
-static int finish_sinks(struct target *t, struct tu_err *err)
+static int finish_sinks(struct tui_target *t, struct tu_err *err)
 {
     int rc = 0;
     for (size_t f = 0; f < t->to->files && !rc; f++) {
-        rc = tu_sink_finish(t->sink[f], true, err);
+        if (t->sink[f])
+            rc = tu_sink_finish(t->sink[f], true, err);
         t->sink[f] = NULL;
     }
     return rc;
 }
 
-static int write_small(struct target *t, const char *folder, const char *name,
+static int write_small(struct tui_target *t, const char *folder, const char *name,
                        const char *text, size_t n, struct tu_err *err)
 {
     char *at = tui_join(t->to->arena, t->folder, folder, err);
@@ -228,29 +224,60 @@ static int write_small(struct target *t, const char *folder, const char *name,
     return rc ? rc : tu_file_write(path, text, n, true, t->job, err);
 }
 
-static int write_rest(struct target *t, const struct tu_digest *digest, size_t n,
-                      struct tu_err *err)
+int tui_digest_text(struct tu_buf *out, const struct tu_digest *d, size_t n,
+                    struct tu_err *err)
+{
+    struct tu_digest *sorted = tu_alloc(n + 1, sizeof *sorted, err);
+    size_t k = 0;
+    if (!sorted)
+        return TU_ENOMEM;
+    for (size_t i = 0; i < n; i++)
+        if (d[i].name) /* the layout had a place for it */
+            sorted[k++] = d[i];
+    int rc = tu_digest_write(out, sorted, k, err);
+    tu_free(sorted);
+    return rc;
+}
+
+int tui_target_rest(struct tui_target *t, const char *digests, size_t n,
+                    struct tu_err *err)
 {
     const struct tu_ckpt *to = t->to;
-    struct tu_digest *sorted = tu_alloc(n + 1, sizeof *sorted, err);
-    struct tu_buf b = {0};
-    int rc = sorted ? 0 : TU_ENOMEM;
+    int rc = 0;
     for (size_t i = 0; i < to->sides && to->layout->side_folder && !rc; i++)
         rc = write_small(t, to->layout->side_folder, to->side[i].name, to->side[i].text,
                          to->side[i].n, err);
-    if (!rc) {
-        size_t k = 0;
-        for (size_t i = 0; i < n; i++)
-            if (digest[i].name) /* the layout had a place for it */
-                sorted[k++] = digest[i];
-        rc = tu_digest_write(&b, sorted, k, err);
-    }
     if (!rc)
-        rc = write_small(t, "", DIGESTS, b.data ? b.data : "", b.n, err);
+        rc = write_small(t, "", DIGESTS, digests, n, err);
     if (!rc && to->layout->extra)
         rc = to->layout->extra(to, t->folder, t->job, err);
+    return rc;
+}
+
+static int write_rest(struct tui_target *t, const struct tu_digest *d, size_t n,
+                      struct tu_err *err)
+{
+    struct tu_buf b = {0};
+    int rc = tui_digest_text(&b, d, n, err);
+    if (!rc)
+        rc = tui_target_rest(t, b.data ? b.data : "", b.n, err);
     tu_buf_release(&b);
-    tu_free(sorted);
+    return rc;
+}
+
+int tui_target_write(struct tui_target *t, const struct tu_ckpt *from,
+                     const struct tu_shard_opts *o, struct tu_digest *d,
+                     struct tu_err *err)
+{
+    int rc = open_sinks(t, err);
+    if (!rc)
+        rc = tui_move(from, t->to, t->sink, o, t->job, d, err);
+    if (!rc)
+        rc = finish_sinks(t, err);
+    for (size_t f = 0; t->sink && f < t->to->files; f++)
+        tu_sink_abort(t->sink[f]);
+    tu_free(t->sink);
+    t->sink = NULL;
     return rc;
 }
 
@@ -289,7 +316,7 @@ static int replace_slowly(const char *partial, const char *root, struct tu_err *
         rc = tu_fail_errno(err, "%s", root);
         (void)!rename(old.data, root);
     } else if (!rc) {
-        remove_tree(old.data);
+        tui_remove_tree(old.data);
     }
     tu_buf_release(&old);
     return rc;
@@ -321,13 +348,13 @@ static void discard(const char *partial)
     int lock;
     if (lock_folder(partial, 0, &lock, NULL))
         return;
-    remove_tree(partial);
+    tui_remove_tree(partial);
     close(lock);
 }
 
 /* On success *lock is closed and -1: the partial folder is ours no more. */
-static int publish(const char *partial, const char *root, bool force, int *lock,
-                   struct tu_err *err)
+int tui_publish(const char *partial, const char *root, bool force, int *lock,
+                struct tu_err *err)
 {
     char *parent = parent_of(root, err);
     int rc = parent ? 0 : TU_ENOMEM;
@@ -346,10 +373,10 @@ static int publish(const char *partial, const char *root, bool force, int *lock,
     if (!rc && (rc = tu_dir_sync(parent, err)))
         (void)renameat2(AT_FDCWD, root, AT_FDCWD, partial, /* not durable: take it back */
                         exchanged ? RENAME_EXCHANGE : RENAME_NOREPLACE);
-    if (!rc) {
+    if (!rc && *lock >= 0)
         close(*lock);
+    if (!rc)
         *lock = -1;
-    }
     if (!rc && exchanged)
         discard(partial);
     tu_free(parent);
@@ -361,7 +388,7 @@ static int make_partial(struct tu_ckpt *to, char **out, int *lock, struct tu_err
     size_t n = strlen(to->root);
     while (n > 1 && to->root[n - 1] == '/')
         to->root[--n] = 0;
-    char *path = tu_arena_printf(to->arena, err, "%s.partial-%08x", to->root, plan_id(to));
+    char *path = tu_arena_printf(to->arena, err, "%s.partial-%08x", to->root, tui_plan_id(to));
     if (!path)
         return TU_ENOMEM;
     if (mkdir(path, 0777) && errno != EEXIST)
@@ -377,38 +404,36 @@ int tu_ckpt_convert(const struct tu_ckpt *from, struct tu_ckpt *to,
                     const struct tu_shard_opts *o, const struct tu_job *job,
                     struct tu_digest *digest, struct tu_err *err)
 {
-    struct target t = {.to = to, .job = job, .folder = ""};
+    struct tui_target t = {.to = to, .job = job, .folder = ""};
     bool folder = to->files && *to->file[0].path;
     char *partial = NULL;
     int lock = -1;
     if (!to->files)
         return tu_fail(err, TU_EUSAGE, "%.200s: there is nothing to convert", from->root);
     struct tu_digest *d = digest ? digest : tu_calloc(from->atoms + 1, sizeof *d, err);
-    int rc = d ? refuse(from, to, o, job, err) : TU_ENOMEM;
+    int rc = d ? tui_refuse(from, to, o, job, err) : TU_ENOMEM;
     if (!rc) /* which of two different tied heads is right cannot be guessed: they are
                 always compared */
         rc = tu_ckpt_replicas(from, !(o && o->verify_replicas), job, err);
+    if (!rc && o && o->parts) {
+        rc = tui_convert_part(from, to, o, job, d, err);
+        goto out;
+    }
     if (!rc && folder) {
         rc = make_partial(to, &partial, &lock, err);
         t.folder = partial;
     }
     if (!rc)
-        rc = open_sinks(&t, err);
-    if (!rc)
-        rc = tui_move(from, to, t.sink, o, job, d, err);
-    if (!rc)
-        rc = finish_sinks(&t, err);
-    for (size_t f = 0; t.sink && f < to->files; f++)
-        tu_sink_abort(t.sink[f]);
+        rc = tui_target_write(&t, from, o, d, err);
     if (!rc && folder)
         rc = write_rest(&t, d, from->atoms, err);
     if (!rc && folder)
-        rc = publish(partial, to->root, o && o->force, &lock, err);
+        rc = tui_publish(partial, to->root, o && o->force, &lock, err);
     if (lock >= 0) { /* failed, and the folder is still ours */
-        remove_tree(partial);
+        tui_remove_tree(partial);
         close(lock);
     }
-    tu_free(t.sink);
+out:
     if (d != digest)
         tu_free(d);
     return rc;

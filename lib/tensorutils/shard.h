@@ -161,6 +161,7 @@ struct tu_ckpt {
     uint32_t dtype;         /* of a plan: cast float tensors to it; TU_DTYPE_NONE keeps */
     struct tu_names *names; /* lookup of roles and atoms by name */
     struct tui_renames *renames; /* NULL: names stay */
+    uint32_t waiting; /* converted by parts: those that are not done; 0: it is published */
     const struct tu_ckpt *from; /* of a plan: whose roles and atoms these are */
 };
 
@@ -193,6 +194,7 @@ struct tu_shard_opts {
     bool roles;    /* atoms are roles (model.h), [out, in] and apart, under the roles' names */
     bool untied;   /* do not believe a configuration that ties head and embedding */
     bool verify_replicas, sha256, force;
+    uint32_t part, parts; /* this process is `part` (from 1) of `parts`; 0: there is one */
     bool weights_only; /* leave the optimizer's states out */
     const struct tu_mean *mean;     /* of a conversion; NULL: none */
     const struct tu_rename *rename; /* [renames]: no family's map is used, names are those

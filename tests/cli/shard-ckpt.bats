@@ -389,3 +389,54 @@ noise() { tns-gen a:shape=7x33 b:shape=5 --dtype bf16 --seed "$2" -o n.tns && tn
     run -0 bash -c 'shard-ckpt digest s.tns | grep -c "erst\."'
     assert_output "$(shard-ckpt digest "$DATA/deepspeed/toy_z1_dp2" | grep -c 'first\.')"
 }
+
+# same_tree A B: the same files with the same bytes.
+same_tree() { diff -r "$1" "$2"; }
+
+@test "parts write what one process writes, and the last publishes" {
+    shard-ckpt convert --to megatron:tp=2,pp=2 "$DATA/hf/llama" one
+    for i in 2 1 3; do
+        shard-ckpt convert --part $i/3 --to megatron:tp=2,pp=2 "$DATA/hf/llama" m
+        [ -d m ] && [ $i -ne 3 ] && return 1
+    done
+    same_tree one m
+    only_files_of_m=$(find . -maxdepth 1 -name 'm.*')
+    [ -z "$only_files_of_m" ]
+    run -2 shard-ckpt convert --part 4/3 --to hf "$DATA/hf/llama" no
+    run -2 shard-ckpt convert --part 1/2 --to safetensors "$DATA/hf/llama" no
+    assert_output --partial 'one file is not written by parts'
+    run -2 env -u SLURM_PROCID -u PMI_RANK -u OMPI_COMM_WORLD_RANK shard-ckpt convert --part auto --to hf "$DATA/hf/llama" no
+    assert_output --partial 'no launcher has numbered'
+}
+
+@test "parts at the same time, numbered by each launcher" {
+    shard-ckpt convert --to hf --max-shard-size 20KB "$DATA/hf/llama" one
+    for names in OMPI_COMM_WORLD_RANK:OMPI_COMM_WORLD_SIZE PMI_RANK:PMI_SIZE SLURM_PROCID:SLURM_NTASKS; do
+        rm -rf m
+        pids=()
+        for i in 0 1 2 3; do
+            env "${names%:*}=$i" "${names#*:}=4" shard-ckpt convert --part auto --to hf --max-shard-size 20KB "$DATA/hf/llama" m &
+            pids+=($!)
+        done
+        for p in "${pids[@]}"; do wait "$p"; done
+        same_tree one m
+    done
+}
+
+@test "a killed part is run again alone, and parts of another source do not mix" {
+    cp -r "$DATA/hf/llama" src
+    shard-ckpt convert --to megatron:tp=4 src one
+    shard-ckpt convert --part 1/2 --to megatron:tp=4 src m
+    timeout -s KILL 0.003 shard-ckpt convert --part 2/2 --to megatron:tp=4 src m || :
+    part=$(find . -maxdepth 1 -name 'm.partial-*' ! -name '*.parts')
+    if [ ! -d m ]; then # as a kill leaves it: a file without its end, and no note
+        echo rest >"$part/.left.tmp"
+        shard-ckpt convert --part 2/2 --to megatron:tp=4 src m
+    fi
+    same_tree one m
+    rm -rf m
+    shard-ckpt convert --part 1/2 --to megatron:tp=4 src m
+    touch src/model.safetensors # saved again meanwhile
+    shard-ckpt convert --part 2/2 --to megatron:tp=4 src m
+    [ ! -e m ]
+}
