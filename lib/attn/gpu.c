@@ -226,6 +226,24 @@ static void fill_results(struct tu_kernel_attn *k, const struct tu_attn *a, stru
     k->dsink = a->dsink ? twin(x, a->dsink, a->hq * sizeof(float), true, true) : NULL;
 }
 
+/* Few queries against many keys: parts of the keys side by side, so that all of the device
+ * reads. Their number follows from the shape. */
+static void fill_splits(struct tu_kernel_attn *k, const struct tu_attn *a, struct mirror *x)
+{
+    enum { TILE = 64, LEAST = 256, BLOCKS = 264 };
+    uint64_t blocks = tu_max(1, tu_ceil_div(a->sq_max, TILE) * a->hq * a->batch),
+             most = tu_max(1, tu_ceil_div(a->sk_max, a->opt.splits ? TILE : LEAST)),
+             want = a->opt.splits ? a->opt.splits : BLOCKS / blocks;
+    if (a->d > 128) /* the kernel has no registers left for it */
+        want = 1;
+    k->splits = (uint32_t)tu_max(1, tu_min(tu_min(want, most), BLOCKS));
+    if (k->splits == 1)
+        return;
+    uint64_t rows = k->splits * a->batch * a->hq * a->sq_max * sizeof(float);
+    k->o_part = twin(x, NULL, rows * a->dv, false, false);
+    k->lse_part = twin(x, NULL, rows, false, false);
+}
+
 /* Tensor cores where they fit, else the plain kernel, with the reason. */
 static int launch_forward(struct mirror *x, const struct tu_kernel_attn *k)
 {
@@ -264,6 +282,7 @@ int tui_gpu_softmax(const struct tu_attn *a, const struct tu_mixer_args *m, bool
         k.dv_ = rows(&x, &a->dv_, true);
     }
     fill_results(&k, a, &x, back);
+    fill_splits(&k, a, &x);
     if (!x.code && forward)
         x.code = launch_forward(&x, &k);
     if (!x.code && back)

@@ -212,7 +212,7 @@ static void attention(uint64_t d, bool causal)
     struct tu_kernel_attn a = {.q = r, .k = r, .v = r, .o = r, .batch = b, .hq = h, .hkv = h,
                                .d = d, .dv = d, .sq_max = s, .sk_max = s, .lse_head = s,
                                .scale = 1 / sqrtf((float)d), .left = -1, .right = -1,
-                               .causal = causal};
+                               .causal = causal, .splits = 1};
     a.q.data = normals(TU_BF16, n);
     a.k.data = normals(TU_BF16, n);
     a.v.data = normals(TU_BF16, n);
@@ -232,6 +232,41 @@ static void attention(uint64_t d, bool causal)
     gpu->free((void *)a.seq);
 }
 
+/* One query against a cache of s keys: what is read, beside the copy. */
+static void decode(void)
+{
+    enum { B = 16, S = 16384, HQ = 32, HKV = 8, D = 128 };
+    uint64_t n = (uint64_t)B * S * HKV * D;
+    struct tu_kernel_seq seq[B];
+    for (unsigned b = 0; b < B; b++)
+        seq[b] = (struct tu_kernel_seq){.q_batch = b, .sq = 1, .k_batch = b, .sk = S, .lse_at = b * HQ,
+                                        .off = S - 1};
+    struct tu_kernel_rows q = {NULL, TU_BF16, 2, HQ * D, HQ * D, D},
+                          kv = {NULL, TU_BF16, 2, (int64_t)S * HKV * D, HKV * D, D};
+    struct tu_kernel_attn a = {.q = q, .k = kv, .v = kv, .o = q, .batch = B, .hq = HQ, .hkv = HKV,
+                               .d = D, .dv = D, .sq_max = 1, .sk_max = S, .lse_head = 1,
+                               .scale = 0.088f, .left = -1, .right = -1, .splits = 4};
+    a.q.data = normals(TU_BF16, B * HQ * D);
+    a.k.data = normals(TU_BF16, n);
+    a.v.data = normals(TU_BF16, n);
+    a.o.data = memory(2 * B * HQ * D);
+    a.lse = memory(4 * B * HQ);
+    a.o_part = memory(4 * 4 * B * HQ * D);
+    a.lse_part = memory(4 * 4 * B * HQ);
+    a.seq = gpu_put(seq, sizeof seq);
+    struct call c = {"attn.forward.mma", &a};
+    tell("attn.forward.mma bf16 decode", "gbs", 4.0 * (double)n / seconds(launch_once, &c) / 1e9,
+         copy_gbs, 0.85);
+    gpu->free(a.q.data);
+    gpu->free(a.k.data);
+    gpu->free(a.v.data);
+    gpu->free(a.o.data);
+    gpu->free(a.lse);
+    gpu->free(a.o_part);
+    gpu->free(a.lse_part);
+    gpu->free((void *)a.seq);
+}
+
 int main(void)
 {
     if (!gpu_open() || gpu_emulated())
@@ -241,5 +276,6 @@ int main(void)
     for (int causal = 0; causal < 2; causal++)
         for (uint64_t d = 64; d <= 256; d *= 2)
             attention(d, causal);
+    decode();
     return 0;
 }

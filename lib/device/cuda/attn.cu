@@ -257,6 +257,9 @@ static int check(const struct tu_kernel_attn *a, struct tu_err *err)
 {
     if (a->d > N * MOST || a->dv > N * MOST)
         return tui_fail(err, TU_EUNSUP, "rows of more than %d columns", N * MOST);
+    if (a->sq_max > INT32_MAX || a->sk_max > INT32_MAX || a->chunk > INT32_MAX ||
+        a->page > INT32_MAX)
+        return tui_fail(err, TU_EUNSUP, "positions of more than 31 bits");
     if (a->batch > 65535 || a->sq_max * a->hq > 2147483647u ||
         a->sk_max * a->hkv > 2147483647u)
         return tui_fail(err, TU_EUNSUP, "more rows than a grid has blocks");

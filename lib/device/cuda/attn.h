@@ -22,8 +22,8 @@ DEVICE unsigned char *k_row(const struct tu_kernel_attn *a, const struct tu_kern
 {
     uint64_t batch = s->k_batch, token = s->k_token + j;
     if (s->page) {
-        batch = (uint64_t)s->page[j / a->page];
-        token = j % a->page;
+        batch = (uint64_t)s->page[(uint32_t)j / (uint32_t)a->page];
+        token = (uint32_t)j % (uint32_t)a->page;
     }
     return r->data + (int64_t)r->elem *
                          ((int64_t)batch * r->batch + (int64_t)token * r->token +
@@ -39,18 +39,21 @@ DEVICE bool sees(const struct tu_kernel_attn *a, const struct tu_kernel_seq *s, 
                  uint64_t h, uint64_t i, uint64_t key)
 {
     int64_t p = (int64_t)i + s->off, j = (int64_t)key, c = (int64_t)a->chunk;
+    /* Divisions are of 32 bits: positions are (launches check), and 64 cost a call. */
+    int32_t p32 = (int32_t)p, c32 = (int32_t)c;
     bool left = a->left < 0 || j >= p - a->left, right = a->right < 0 || j <= p + a->right;
     if (a->causal != CAUSAL_NONE)
         right = right && j <= p;
     if (c) {
-        int64_t start = p - ((p % c) + c) % c;
+        int64_t start = p - ((p32 % c32) + c32) % c32;
         left = left && j >= start;
         right = right && j < start + c && j <= p;
     }
     bool yes = (left && right) || (j < (int64_t)a->sink_tokens && right) ||
                j < (int64_t)s->prefix;
     if (yes && a->blocks)
-        yes = a->blocks[at4(a->blocks_at, b, h, i / a->mask_q, key / a->mask_k)] != 0;
+        yes = a->blocks[at4(a->blocks_at, b, h, (uint32_t)i / (uint32_t)a->mask_q,
+                            (uint32_t)key / (uint32_t)a->mask_k)] != 0;
     if (yes && a->mask)
         yes = a->mask[at4(a->mask_at, b, h, i, key)] != 0;
     if (yes && a->docs)

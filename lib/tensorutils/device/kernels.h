@@ -95,8 +95,8 @@ struct tu_kernel_seq {
 };
 
 /* The fields are those of struct tu_attn in attn.h. Kernels: attn.forward, attn.backward
- * (plain: every feature that is here), attn.forward.mma, attn.backward.mma and
- * attn.decode (tensor cores: what tui_attn_fits says). */
+ * (plain: every feature that is here), attn.forward.mma (tensor cores: bf16 and f16, d = dv
+ * a multiple of 8 up to 256, rows at multiples of 16 bytes, no scales; splits ≥ 1). */
 struct tu_kernel_attn {
     struct tu_kernel_rows q, k, v, o, dout, dq, dk, dv_;
     const struct tu_kernel_seq *seq; /* [batch] */
@@ -114,11 +114,10 @@ struct tu_kernel_attn {
     int64_t bias_at[4], mask_at[4], blocks_at[4];
     float *delta; /* [as lse]: scratch of the backward pass */
     float *dsink;
-    /* Split keys: o_part [splits, rows, dv] and lse_part [splits, rows] with rows =
+    /* Keys in splits (decoding): o_part [splits, rows, dv] and lse_part [splits, rows] with rows =
      * batch · hq · sq_max. */
     uint32_t splits;
     float *o_part, *lse_part;
-    float *dq_part; /* the tensor-core backward's: dq in f32 [rows, d] */
 };
 
 /* linear.forward, gla.forward, ssd.forward: the recurrences of fa-run's operators over
