@@ -62,8 +62,20 @@ static bool has_tensor(const struct reader *r, const char *name)
     return tu_source_find((struct tu_source *)(uintptr_t)r->s, name) != SIZE_MAX;
 }
 
+/* Do all names begin "model.", and some "model.model."? The first is a prefix then: a
+ * Hugging Face model below the key "model". */
+static bool is_below_model(const struct reader *r)
+{
+    bool all = r->s->n > 0, twice = false;
+    for (size_t i = 0; i < r->s->n && all; i++) {
+        all = !strncmp(r->s->tensor[i].name, "model.", 6);
+        twice |= !strncmp(r->s->tensor[i].name, "model.model.", 12);
+    }
+    return all && twice;
+}
+
 /* What stands before the model's names: what the optimizer leaves out of them; without an
- * optimizer nothing, as "model." may be part of the names. */
+ * optimizer nothing but a doubled "model.", as "model." may be part of the names. */
 static void find_model(struct reader *r, const char *want, struct tu_err *err)
 {
     if (want) {
@@ -86,6 +98,8 @@ static void find_model(struct reader *r, const char *want, struct tu_err *err)
             }
         }
     }
+    if (is_below_model(r))
+        memcpy(r->model, "model.", 7);
 }
 
 static int add_step(struct reader *r, size_t i, struct tu_err *err)

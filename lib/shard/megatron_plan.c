@@ -162,7 +162,8 @@ int tui_megatron_plan(struct tu_ckpt *c, const struct tu_spec *spec,
     if (!c->canonical)
         return tu_fail(
             err, TU_EUSAGE,
-            "%.150s: the model's family is not known: give --family or a config.json",
+            "%.150s: the model's family is not known (--list=families shows those that "
+            "are): give --family or a config.json",
             c->from->root);
     int rc = mesh(c, spec, &rule.pad, err);
     if (!rc)

@@ -48,6 +48,20 @@ same_as() { sed 's/ - / /' | diff "$1" -; }
     done
 }
 
+@test "families without a map go wherever names go, and Megatron is refused" {
+    for m in gemma3 deepseek_v3; do
+        for to in tns:ranks=3 dcp:ranks=2 torch safetensors; do
+            rm -rf there back
+            shard-ckpt convert --to "$to" "$DATA/hf/$m" there
+            shard-ckpt convert --from "${to%%:*}" --to hf there back
+            shard-ckpt diff --from-b hf "$DATA/hf/$m" back
+        done
+        run -2 shard-ckpt convert --to megatron:tp=2 "$DATA/hf/$m" no
+        assert_output --partial "family is not known"
+        run -2 shard-ckpt convert --to meta "$DATA/hf/$m" no
+    done
+}
+
 @test "small files travel with the weights" {
     shard-ckpt convert --to megatron:tp=2 "$DATA/hf/llama" m
     [ -f m/hf/tokenizer.json ] && [ -f m/hf/chat_template.jinja ]

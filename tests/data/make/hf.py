@@ -13,6 +13,7 @@ transformers 4 (`hf.py v4`): it still writes pytorch_model.bin.
   llama_even    GQA, untied, a vocabulary that two ranks share evenly: Meta's files have no padding
   mistral gpt2 gpt_neox qwen2 qwen3     dense families
   mixtral qwen2_moe qwen3_moe           one tensor per expert (the default form)
+  gemma3 deepseek_v3                    families without a map: moved by their names
   mixtral_fused                         save_original_format=False: [E, ...] tensors
 """
 import glob
@@ -114,6 +115,12 @@ save("mixtral_fused", mixtral, save_original_format=False)
 save("qwen2_moe", build("qwen2_moe", 10, BF16,
                         **dict(SIZES, vocab_size=97, shared_expert_intermediate_size=40, **MOE)))
 save("qwen3_moe", build("qwen3_moe", 11, BF16, **dict(SIZES, vocab_size=97, head_dim=16, **MOE)))
+save("gemma3", build("gemma3_text", 14, BF16, **dict(SIZES, vocab_size=97, head_dim=8, pad_token_id=0,
+                                                     tie_word_embeddings=True)))
+save("deepseek_v3", build("deepseek_v3", 15, BF16, **dict(
+    SIZES, vocab_size=97, num_key_value_heads=4, kv_lora_rank=8, q_lora_rank=12, qk_nope_head_dim=8,
+    qk_rope_head_dim=4, v_head_dim=8, n_routed_experts=4, n_shared_experts=1, moe_intermediate_size=16,
+    num_experts_per_tok=2, first_k_dense_replace=1, n_group=1, topk_group=1)))
 for path in sorted(glob.glob(OUT + "/*/")):
     print("%-18s %s" % (os.path.basename(path[:-1]),
                         " ".join("%s:%d" % (f, os.path.getsize(path + f)) for f in sorted(os.listdir(path)))))
