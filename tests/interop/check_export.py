@@ -8,7 +8,7 @@ import ml_dtypes
 import numpy as np
 import torch
 
-from interop import Skip, check, command, data, main, oracle, row, same, stream, temp, torch_rows
+from interop import check, command, data, main, oracle, row, same, stream, temp, torch_rows
 
 SAFETENSORS = ("safetensors/case1.safetensors", "safetensors/empty.safetensors", "safetensors/scalars.safetensors",
                "safetensors/zero.safetensors", "safetensors/dtypes.safetensors",
