@@ -10,13 +10,11 @@ static struct tu_list weights;
 static double decay;
 
 static const struct tu_opt options[] = {
-    TARGET_OPTIONS(target),
+    WRITE_OPTIONS(target),
     {0, "weights", "W,...", "weight of each source (default: equal)", TU_OPT_DOUBLE,
      &weights, NULL, TU_OPT_LIST},
     {0, "ema", "DECAY", "exponential moving average, the oldest source first",
      TU_OPT_DOUBLE, &decay, NULL, 0},
-    {0, "sha256", NULL, "SHA-256 in the digests beside the CRC-32", TU_OPT_FLAG,
-     &target.sha256, NULL, 0},
     {0},
 };
 
@@ -45,7 +43,9 @@ static int take_weights(struct tu_ctx *ctx, double *w, size_t n)
         ema_weights(w, n);
     for (size_t i = 0; i < n; i++)
         sum += w[i];
-    return isfinite(sum) && sum != 0.0 ? 0 : tu_usage(ctx, "the weights add up to nothing");
+    return isfinite(sum) && sum != 0.0
+               ? 0
+               : tu_usage(ctx, "the weights add up to nothing");
 }
 
 static int run(struct tu_ctx *ctx, int argc, char **argv)

@@ -11,17 +11,13 @@ static struct target_options target;
 static const char *part;
 
 static const struct tu_opt options[] = {
-    TARGET_OPTIONS(target),
-    {0, "sha256", NULL, "SHA-256 in the digests beside the CRC-32", TU_OPT_FLAG,
-     &target.sha256, NULL, 0},
+    WRITE_OPTIONS(target),
     {0},
 };
 
 /* convert alone. */
 static const struct tu_opt convert_options[] = {
-    TARGET_OPTIONS(target),
-    {0, "sha256", NULL, "SHA-256 in the digests beside the CRC-32", TU_OPT_FLAG,
-     &target.sha256, NULL, 0},
+    WRITE_OPTIONS(target),
     {0, "part", "I/N|auto", "write part I of N; auto: as Slurm, Open MPI or PMI number "
                             "this process",
      TU_OPT_STRING, &part, NULL, 0},
@@ -77,7 +73,7 @@ int shard_convert(struct tu_ctx *ctx, const char *source, const char *from_spec,
     return status;
 }
 
-/* Which of how many, counted from 1; false where the text or the launcher says nothing. */
+/* Which of how many, counted from 1; false where neither text nor launcher says. */
 static bool part_of(const char *text, uint32_t *i, uint32_t *n)
 {
     static const char *const launcher[][2] = {
@@ -97,7 +93,8 @@ static bool part_of(const char *text, uint32_t *i, uint32_t *n)
         rank = left;
         size = strchr(text, '/') + 1;
     }
-    if (!rank || !size || tu_parse_u64(rank, &a, NULL) || tu_parse_u64(size, &b, NULL))
+    if (!rank || !size || tu_parse_u64(rank, &a, NULL) ||
+        tu_parse_u64(size, &b, NULL))
         return false;
     a += !given; /* launchers count from 0 */
     *i = (uint32_t)a;

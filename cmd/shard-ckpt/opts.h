@@ -31,6 +31,11 @@ extern const char *const tied_choices[], *const pad_choices[];
      &(o).max_shard, NULL, 0},                                                              \
     {0, "verify-replicas", NULL, "compare tensors that several ranks hold whole",           \
      TU_OPT_FLAG, &(o).verify_replicas, NULL, 0}
+/* And of those that keep digests. */
+#define WRITE_OPTIONS(o)                                                                    \
+    TARGET_OPTIONS(o),                                                                      \
+    {0, "sha256", NULL, "SHA-256 in the digests beside the CRC-32", TU_OPT_FLAG,            \
+     &(o).sha256, NULL, 0}
 
 /* What the library is told; target may be NULL. */
 const struct tu_shard_opts *shard_opts(const struct target_options *target, bool force);

@@ -8,9 +8,7 @@
 static struct target_options target;
 
 static const struct tu_opt options[] = {
-    TARGET_OPTIONS(target),
-    {0, "sha256", NULL, "SHA-256 in the digests beside the CRC-32", TU_OPT_FLAG,
-     &target.sha256, NULL, 0},
+    WRITE_OPTIONS(target),
     {0},
 };
 

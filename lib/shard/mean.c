@@ -10,7 +10,8 @@
 static int same_shape(const struct tu_tensor *a, const struct tu_tensor *b,
                       const char *root, struct tu_err *err)
 {
-    if (a->rank != b->rank || (a->rank && memcmp(a->dim, b->dim, a->rank * sizeof *a->dim)))
+    if (a->rank != b->rank ||
+        (a->rank && memcmp(a->dim, b->dim, a->rank * sizeof *a->dim)))
         return tu_fail(err, TU_EINCOMPLETE, "%.120s: '%.100s' has another shape", root,
                        a->name);
     if (tu_dtype_is_float(a->dtype) != tu_dtype_is_float(b->dtype) ||
@@ -31,8 +32,8 @@ static int twins_in(const struct tu_ckpt *c, const struct tu_ckpt *other, uint32
         const struct tu_tensor *t = &c->atom[a].tensor;
         twin[a] = tu_names_get(names, t->name);
         rc = twin[a] == TU_NAMES_NONE
-                 ? tu_fail(err, TU_EINCOMPLETE, "%.120s: '%.100s' is missing", other->root,
-                           t->name)
+                 ? tu_fail(err, TU_EINCOMPLETE, "%.120s: '%.100s' is missing",
+                           other->root, t->name)
                  : same_shape(t, &other->atom[twin[a]].tensor, other->root, err);
     }
     if (!rc && other->atoms != c->atoms)

@@ -106,7 +106,8 @@ static int worker_init(struct mover *m, struct worker *w, struct tu_err *err)
     if (!(w->stage.data = tu_alloc((size_t)m->bytes, 1, err)))
         return TU_ENOMEM;
     for (unsigned k = 0; k < m->lanes; k++) {
-        w->lane[k].term = tu_calloc(1 + (m->mean ? m->mean->n : 0), sizeof(struct term), err);
+        w->lane[k].term =
+            tu_calloc(1 + (m->mean ? m->mean->n : 0), sizeof(struct term), err);
         if (!w->lane[k].term ||
             !(w->lane[k].window.data = tu_alloc((size_t)m->bytes, 1, err)))
             return TU_ENOMEM;
@@ -353,7 +354,8 @@ static int lane_terms(const struct mover *m, struct lane *l, struct tu_err *err)
     }
     if (elem_of(t->dtype) < 2)
         return tu_fail(err, TU_EUNSUP,
-                       "'%.100s': 8-bit values have scales and are not averaged without them",
+                       "'%.100s': 8-bit values have scales and are not averaged "
+                       "without them",
                        t->name);
     l->dtype = TU_F64;
     int rc = term_open(l->term, m->from, l->atom, err);

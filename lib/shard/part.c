@@ -49,7 +49,8 @@ static uint32_t stamp(uint32_t crc, const char *path)
     for (int i = 0; i < n; i++) {
         struct tu_buf b = {0};
         if (*list[i]->d_name != '.' &&
-            !tu_buf_printf(&b, NULL, "%s/%s", path, list[i]->d_name) && !tui_is_dir(b.data))
+            !tu_buf_printf(&b, NULL, "%s/%s", path, list[i]->d_name) &&
+            !tui_is_dir(b.data))
             crc = stamp(crc, b.data);
         tu_buf_release(&b);
         free(list[i]);
@@ -74,7 +75,8 @@ static int share_out(struct part *p, const struct tu_ckpt *to,
                      const struct tu_shard_opts *o, struct tu_err *err)
 {
     uint64_t *load = tu_calloc(o->parts, sizeof *load, err);
-    p->mine = load ? tu_arena_alloc(to->arena, to->files + 1, sizeof *p->mine, err) : NULL;
+    if (load)
+        p->mine = tu_arena_alloc(to->arena, to->files + 1, sizeof *p->mine, err);
     for (size_t f = 0; p->mine && f < to->files; f++) {
         uint32_t least = 0;
         for (uint32_t i = 1; i < o->parts; i++)
@@ -124,7 +126,8 @@ static int begin(struct part *p, const struct tu_ckpt *from, struct tu_ckpt *to,
                        to->root);
     p->partial = tu_arena_printf(to->arena, err, "%s.partial-%08x", to->root,
                                  identity(from, to, o));
-    p->notes = p->partial ? tu_arena_printf(to->arena, err, "%s.parts", p->partial) : NULL;
+    if (p->partial)
+        p->notes = tu_arena_printf(to->arena, err, "%s.parts", p->partial);
     int rc = p->notes ? share_out(p, to, o, err) : TU_ENOMEM;
     if (!rc && mkdir(p->notes, 0777) && errno != EEXIST)
         rc = tu_fail_errno(err, "%s", p->notes);

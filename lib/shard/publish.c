@@ -388,7 +388,8 @@ static int make_partial(struct tu_ckpt *to, char **out, int *lock, struct tu_err
     size_t n = strlen(to->root);
     while (n > 1 && to->root[n - 1] == '/')
         to->root[--n] = 0;
-    char *path = tu_arena_printf(to->arena, err, "%s.partial-%08x", to->root, tui_plan_id(to));
+    char *path = tu_arena_printf(to->arena, err, "%s.partial-%08x", to->root,
+                                 tui_plan_id(to));
     if (!path)
         return TU_ENOMEM;
     if (mkdir(path, 0777) && errno != EEXIST)
