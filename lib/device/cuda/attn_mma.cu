@@ -103,7 +103,8 @@ static inline
  * [n][4]. */
 DEVICE void softmax_step(const struct tu_kernel_attn *a, const struct tu_kernel_seq *s,
                          uint64_t b, uint64_t h, uint64_t i, uint64_t j0, bool plain,
-                         bool more, unsigned bc, float (*x)[4], float m[2], float l[2], float *acc, unsigned n)
+                         bool more, unsigned bc, float (*x)[4], float m[2], float l[2],
+                         float *acc, unsigned n)
 {
     unsigned lane = THREAD % WARP;
     float top[2] = {m[0], m[1]}, alpha[2], base[2];
@@ -151,8 +152,9 @@ DEVICE uint64_t part_row(const struct tu_kernel_attn *a, uint64_t split, uint64_
 }
 
 /* o and lse of a warp's 16 rows; sinks join here, of splits when they are merged. */
-DEVICE void store_rows(const struct tu_kernel_attn *a, const struct tu_kernel_seq *s, uint64_t b,
-                       uint64_t h, uint64_t i, const float m[2], float l[2], const float *acc, unsigned n, unsigned splits)
+DEVICE void store_rows(const struct tu_kernel_attn *a, const struct tu_kernel_seq *s,
+                       uint64_t b, uint64_t h, uint64_t i, const float m[2], float l[2],
+                       const float *acc, unsigned n, unsigned splits)
 {
     unsigned lane = THREAD % WARP;
     UNROLL for (unsigned r = 0; r < 2; r++)

@@ -2,9 +2,9 @@
 /* attn_mma.h: the forward kernel for one head dimension: included by attn_mma.cu with D (a
  * multiple of 64) and NAME.
  *
- * Four warps have 64 queries, 16 each; keys come 64 (or 32) at a time. K_{j+1} is copied while P·V of
- * j is made, V_j while Q·K of j is. Logits are in base 2; O and the row's maximum and sum stay
- * in registers. Source: Dao, "FlashAttention-2", 2023. */
+ * Four warps have 64 queries, 16 each; keys come 64 (or 32) at a time. K_{j+1} is copied
+ * while P·V of j is made, V_j while Q·K of j is. Logits are in base 2; O and the row's
+ * maximum and sum stay in registers. Source: Dao, "FlashAttention-2", 2023. */
 
 KERNEL(NAME, tu_kernel_attn, THREADS_MMA)
 {

@@ -73,7 +73,8 @@ typedef size_t (*tu_kv_split_fn)(const uint16_t *x, size_t n, const uint8_t book
                                  uint8_t *code, uint8_t *rest, struct tu_kv_escape *escape);
 typedef void (*tu_kv_join_fn)(uint16_t *x, size_t n, const uint8_t book[16],
                               const uint8_t *code, const uint8_t *rest);
-TU_API extern const struct tu_kernel tu_kv_split_kernels[], tu_kv_join_kernels[];
+TU_API extern const struct tu_kernel tu_kv_split_kernels[];
+TU_API extern const struct tu_kernel tu_kv_join_kernels[];
 
 /* Token keeping: which tokens stay (keep [kept], ascending), by name:
  * streaming[:sinks=N], knorm, keydiff, h2o, snapkv[:window=,pool=]. k [T, heads, dim] of
