@@ -67,6 +67,7 @@ small() { allreduce-bench run -b 4K -e 4K --iters 3 --warmup 1 "$@"; }
 }
 
 @test "run --format nccl-json: one object, also after a failure" {
+    command -v python3 >/dev/null || skip 'no python3'
     run -0 --separate-stderr small -n 3 -b 1K --coll allreduce,broadcast --format nccl-json
     python3 - "$output" <<'END'
 import json, sys
