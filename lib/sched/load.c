@@ -316,6 +316,25 @@ const struct tu_sched_form *tu_sched_form_find(const char *name)
     return NULL;
 }
 
+/* What one form can say, every other must be able to. */
+static int check_sizes(struct tu_sched **s, struct tu_err *err)
+{
+    const struct {
+        const char *what;
+        uint32_t n;
+    } size[] = {{"ranks", (*s)->ranks},
+                {"stages", (*s)->stages},
+                {"micro-batches", (*s)->microbatches}};
+    for (unsigned i = 0; i < 3; i++)
+        if (size[i].n > TU_SCHED_MAX) {
+            tu_sched_free(*s);
+            *s = NULL;
+            return tu_fail(err, TU_ELIMIT, "schedule: %u %s, at most %u", size[i].n,
+                           size[i].what, TU_SCHED_MAX);
+        }
+    return 0;
+}
+
 int tu_sched_read(struct tu_sched **out, struct tu_cost *c, const char *text, size_t n,
                   const struct tu_sched_form *form, const struct tu_sched_hint *hint,
                   struct tu_err *err)
@@ -330,5 +349,6 @@ int tu_sched_read(struct tu_sched **out, struct tu_cost *c, const char *text, si
             err, TU_EFORMAT,
             form ? "schedule: this form cannot be read"
                  : "schedule: neither JSON, CSV nor another form that is known");
-    return form->read(out, c, text, n, hint, err);
+    int rc = form->read(out, c, text, n, hint, err);
+    return rc ? rc : check_sizes(out, err);
 }
