@@ -115,8 +115,9 @@ static int frozen_piece(struct zero_writer *w, uint32_t f, const struct tui_para
     return rc ? rc : tui_piece_add(w->c, &p, err);
 }
 
-/* An empty tensor in place of a partitioned weight. */
-static int placeholder(struct zero_writer *w, uint32_t f, const struct tui_param *q,
+/* Stage 3 keeps a partitioned weight in the flat files: in the module it is an empty
+ * tensor. */
+static int empty_weight(struct zero_writer *w, uint32_t f, const struct tui_param *q,
                        struct tu_pnode *dict, struct tu_err *err)
 {
     const struct tu_role *r = &w->c->role[w->c->from->atom[q->atom].fuse.role[0]];
@@ -149,7 +150,8 @@ static int set_frozen(struct zero_writer *w, struct tu_pnode *root, uint32_t f,
     return rc ? rc : tu_pnode_set(a, root, "frozen_param_fragments", pieces, err);
 }
 
-/* The state dictionary: weights whole, or placeholders; buffers always whole. */
+/* The state dictionary: weights whole, or empty where they are partitioned; buffers always
+ * whole. */
 static int set_module(struct zero_writer *w, struct tu_pnode *root, uint32_t f,
                       uint32_t tp, struct tu_err *err)
 {
@@ -158,13 +160,13 @@ static int set_module(struct zero_writer *w, struct tu_pnode *root, uint32_t f,
     for (size_t g = 0; g < w->params.groups && !rc; g++)
         for (size_t i = 0; i < w->params.group[g].n && !rc; i++) {
             const struct tui_param *q = &w->params.group[g].param[i];
-            rc = w->stage == 3 ? placeholder(w, f, q, dict, err)
+            rc = w->stage == 3 ? empty_weight(w, f, q, dict, err)
                                : tui_zero_whole(w, f, q, tp, dict, err);
         }
     for (size_t i = 0; i < w->params.frozen + w->params.buffers && !rc; i++) {
         const struct tui_param *q = &w->params.rest[i];
         rc = w->stage == 3 && i < w->params.frozen
-                 ? placeholder(w, f, q, dict, err)
+                 ? empty_weight(w, f, q, dict, err)
                  : tui_zero_whole(w, f, q, tp, dict, err);
     }
     return rc;
