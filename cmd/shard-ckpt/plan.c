@@ -13,10 +13,11 @@ static const struct tu_opt options[] = {
 static void text(struct tu_ctx *ctx, const struct tu_ckpt *to,
                  const struct tu_plan_cost *cost)
 {
-    char a[16], b[16], c[16], d[16];
-    tu_print(ctx, "read %s, write %s, memory %s, free %s\n",
+    char a[16], b[16], c[16], d[16], e[16];
+    tu_print(ctx, "read %s, write %s, space %s, memory %s, free %s\n",
              tu_size_text(cost->read_bytes, a), tu_size_text(cost->write_bytes, b),
-             tu_size_text(cost->memory_bytes, c), tu_size_text(cost->free_bytes, d));
+             tu_size_text(cost->space_bytes, c), tu_size_text(cost->memory_bytes, d),
+             tu_size_text(cost->free_bytes, e));
     for (size_t f = 0; f < to->files; f++) {
         uint64_t bytes = 0;
         for (size_t i = 0; i < to->file[f].save.n; i++)
@@ -35,9 +36,10 @@ static void json(struct tu_ctx *ctx, const struct tu_ckpt *to,
         return;
     tu_jw_u64(w, "read_bytes", cost->read_bytes);
     tu_jw_u64(w, "write_bytes", cost->write_bytes);
+    tu_jw_u64(w, "space_bytes", cost->space_bytes);
     tu_jw_u64(w, "memory_bytes", cost->memory_bytes);
     tu_jw_u64(w, "free_bytes", cost->free_bytes);
-    tu_jw_bool(w, "fits", cost->write_bytes <= cost->free_bytes);
+    tu_jw_bool(w, "fits", cost->space_bytes <= cost->free_bytes);
     tu_jw_open(w, "files", '[');
     for (size_t f = 0; f < to->files; f++) {
         tu_jw_open(w, NULL, '{');

@@ -111,6 +111,31 @@ static int free_bytes(const char *root, uint64_t *out, struct tu_err *err)
     return rc;
 }
 
+/* How much of the bytes of a source's files the disk holds: holes, which are written as
+ * holes again, are not. */
+static void add_held(const struct tu_source *s, uint64_t *held, uint64_t *size)
+{
+    const struct tu_in *last = NULL;
+    for (size_t i = 0; s->extent && i < s->n; i++) {
+        struct stat st;
+        const struct tu_in *in = s->extent[i].in;
+        if (!in || in == last || fstat(tu_in_fd(in), &st) || !S_ISREG(st.st_mode))
+            continue;
+        last = in;
+        *size += (uint64_t)st.st_size;
+        *held += tu_min((uint64_t)st.st_size, (uint64_t)st.st_blocks * 512);
+    }
+}
+
+/* Of these bytes, those that need space: as many as of the source's. */
+static uint64_t space_for(const struct tu_ckpt *from, uint64_t bytes)
+{
+    uint64_t held = 0, size = 0;
+    for (size_t f = 0; f < from->files; f++)
+        add_held(from->file[f].source, &held, &size);
+    return held < size ? (uint64_t)((double)bytes * ((double)held / (double)size)) : bytes;
+}
+
 int tu_plan_cost(const struct tu_ckpt *from, const struct tu_ckpt *to,
                  const struct tu_job *job, struct tu_plan_cost *out, struct tu_err *err)
 {
@@ -121,6 +146,7 @@ int tu_plan_cost(const struct tu_ckpt *from, const struct tu_ckpt *to,
     for (size_t f = 0; f < to->files; f++)
         for (size_t i = 0; i < to->file[f].save.n; i++)
             out->write_bytes += to->file[f].save.tensor[i].bytes;
+    out->space_bytes = space_for(from, out->write_bytes);
     return free_bytes(to->root, &out->free_bytes, err);
 }
 
@@ -175,9 +201,9 @@ int tui_refuse(const struct tu_ckpt *from, const struct tu_ckpt *to,
         return tu_fail(err, TU_EEXISTS, "%.200s: is %sa folder", to->root,
                        S_ISDIR(st.st_mode) ? "" : "not ");
     rc = tu_plan_cost(from, to, job, &cost, err);
-    if (!rc && cost.write_bytes > cost.free_bytes)
+    if (!rc && cost.space_bytes > cost.free_bytes)
         rc = tu_fail(err, TU_EIO, "%.120s: the result needs %llu bytes and %llu are free",
-                     to->root, (unsigned long long)cost.write_bytes,
+                     to->root, (unsigned long long)cost.space_bytes,
                      (unsigned long long)cost.free_bytes);
     return rc;
 }

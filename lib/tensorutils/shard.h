@@ -267,6 +267,7 @@ struct tu_digest {
 
 struct tu_plan_cost {
     uint64_t read_bytes, write_bytes, memory_bytes, free_bytes, files, tensors;
+    uint64_t space_bytes; /* of write_bytes: the holes of sparse sources stay holes */
 };
 TU_API TU_MUST int tu_plan_cost(const struct tu_ckpt *from, const struct tu_ckpt *to,
                                 const struct tu_job *job, struct tu_plan_cost *out,

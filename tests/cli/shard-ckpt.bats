@@ -457,3 +457,26 @@ same_tree() { diff -r "$1" "$2"; }
     shard-ckpt convert --part 2/2 --to megatron:tp=4 src m
     [ ! -e m ]
 }
+
+# a_hole FILE BYTES: a safetensors file of one U8 tensor that is a hole.
+a_hole() {
+    printf '{"hole":{"dtype":"U8","shape":[%d],"data_offsets":[0,%d]}}' "$2" "$2" >head
+    while [ $(($(wc -c <head) % 8)) -ne 0 ]; do printf ' ' >>head; done
+    { printf '%016x' "$(wc -c <head)" | fold -w2 | tac | tr -d '\n' | xxd -r -p; cat head; } >"$1"
+    truncate -s $((8 + $(wc -c <head) + $2)) "$1"
+}
+
+@test "holes are written as holes and need no space" {
+    free=$(($(stat -f -c '%a * %S' .)))
+    a_hole big.safetensors $((2 * free)) || skip "no file that large here"
+    [ $(($(stat -c '%b * %B' big.safetensors))) -lt 1000000 ] || skip "no holes here"
+    shard-ckpt plan --json --to safetensors big.safetensors o.safetensors >plan
+    grep -q '"fits":true' plan
+    grep -q "\"write_bytes\":$((2 * free))" plan
+    [ "$(sed 's/.*"space_bytes":\([0-9]*\).*/\1/' plan)" -lt 1000000 ]
+    a_hole small.safetensors 64000000
+    shard-ckpt convert --to torch small.safetensors o.pt
+    [ $(($(stat -c '%b * %B' o.pt))) -lt 1000000 ]
+    tns-gen w:shape=1000 --dtype f32 | shard-ckpt save -q --to safetensors full.safetensors
+    shard-ckpt plan --json --to torch full.safetensors p.pt | grep -q '"write_bytes":4000,"space_bytes":4000,'
+}
