@@ -114,17 +114,6 @@ void tui_axis_of(struct tui_axis *a, double lo, double hi, bool log, size_t max)
     a->hi = a->tick[a->n - 1];
 }
 
-void tui_axis_clip(struct tui_axis *a, double lo, double hi)
-{
-    size_t n = 0;
-    for (size_t i = 0; i < a->n; i++)
-        if (a->tick[i] >= lo && a->tick[i] <= hi)
-            a->tick[n++] = a->tick[i];
-    a->n = n;
-    a->lo = lo;
-    a->hi = hi;
-}
-
 double tui_axis_at(const struct tui_axis *a, double v)
 {
     if (a->log)

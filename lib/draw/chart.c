@@ -52,11 +52,7 @@ static void ranges(struct frame *f)
         hi[1] = fmax(hi[1], 0);
     }
     tui_axis_of(&f->y, lo[1], hi[1], c->log_y, (size_t)(f->height / 50) + 2);
-    if (c->x_lo < c->x_hi)
-        lo[0] = c->x_lo, hi[0] = c->x_hi;
     tui_axis_of(&f->x, lo[0], hi[0], c->log_x, (size_t)(f->width / 70) + 2);
-    if (c->x_lo < c->x_hi)
-        tui_axis_clip(&f->x, c->x_lo, c->x_hi);
 }
 
 static double px(const struct frame *f, double x)
@@ -89,9 +85,7 @@ static void layout(struct frame *f)
         label = fmax(label, tui_text_width(tui_axis_label(&f->y, i, text), SMALL));
     f->left = 12 + label + (c->y_label ? 20 : 0) + 6;
     f->top = 12 + (c->title ? TITLE + 8 : 0);
-    if (c->margin_left > 0)
-        f->left = c->margin_left;
-    f->w = f->width - f->left - (c->margin_right > 0 ? c->margin_right : 22);
+    f->w = f->width - f->left - 22;
     f->top += legend(NULL, f, f->left, f->top);
     double foot = 22 + (c->x_label ? 18 : 0);
     if (c->kind == TU_CHART_BARS && turned(f)) {
@@ -186,28 +180,21 @@ static void axes(struct tu_svg *s, const struct frame *f)
                     c->title);
 }
 
-/* One run of usable points, as a line or as stairs. */
+/* One run of usable points. */
 static size_t stroke(struct tu_svg *s, const struct frame *f, size_t k, size_t from)
 {
     const struct tu_series *v = &f->c->series[k];
-    bool steps = f->c->kind == TU_CHART_STEPS;
     size_t to = from, n = 0;
     while (to < v->n && usable(f->c, x_of(v, to), v->y[to]))
         to++;
-    double *xy = tu_alloc(4 * (to - from) + 1, sizeof *xy, &s->err);
+    double *xy = tu_alloc(2 * (to - from) + 1, sizeof *xy, &s->err);
     if (!xy) {
         s->code = s->code ? s->code : TU_ENOMEM;
         return v->n;
     }
     for (size_t i = from; i < to; i++) {
-        double x = px(f, x_of(v, i)), y = py(f, v->y[i]);
-        if (steps && n) {
-            xy[2 * n] = x;
-            xy[2 * n + 1] = xy[2 * n - 1];
-            n++;
-        }
-        xy[2 * n] = x;
-        xy[2 * n + 1] = y;
+        xy[2 * n] = px(f, x_of(v, i));
+        xy[2 * n + 1] = py(f, v->y[i]);
         n++;
     }
     tu_svg_path(s, xy, n, NULL, tu_colour((unsigned)k), 1.8);

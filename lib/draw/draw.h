@@ -17,8 +17,6 @@ struct tui_axis {
 
 /* An axis over [lo, hi] (any finite values), at most `max` marks, limits on marks. */
 void tui_axis_of(struct tui_axis *a, double lo, double hi, bool log, size_t max);
-/* The same marks between limits that are not marks. */
-void tui_axis_clip(struct tui_axis *a, double lo, double hi);
 /* 0 at lo, 1 at hi. */
 double tui_axis_at(const struct tui_axis *a, double v);
 /* The text of mark i: "0.25", "1200", "10k", "1e-5". */

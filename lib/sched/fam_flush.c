@@ -159,4 +159,5 @@ const struct tu_schedule tui_gnnpipe = {
     .chunks_min = 1,
     .chunks_max = 1,
     .make = gpipe,
+    .pieces = "graph chunks",
 };

@@ -171,6 +171,7 @@ const struct tu_schedule tui_asyncdiff = {
     .key = asyncdiff_keys,
     .legal = asyncdiff_legal,
     .make = asyncdiff,
+    .pieces = "steps",
 };
 const struct tu_schedule tui_update_split = {
     .name = "update-split",
@@ -182,6 +183,7 @@ const struct tu_schedule tui_update_split = {
     .legal = four,
     .make = update_split,
     .rank = split_ranks,
+    .pieces = "subgroups",
 };
 const struct tu_schedule tui_update_ssd = {
     .name = "update-ssd",
@@ -192,4 +194,5 @@ const struct tu_schedule tui_update_ssd = {
     .legal = four,
     .make = inference,
     .rank = ssd_ranks,
+    .pieces = "layers",
 };

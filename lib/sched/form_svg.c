@@ -1,10 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* form_svg.c: a schedule as a picture: a row for each rank, a box for each operation,
- * memory below.
+ * below it the rank's memory.
  *
  * Hue says the kind, its shade the chunk (full for the first, lighter for later ones), a
  * bar at the top of a box the second pipeline; the number is the micro-batch, with its
- * slice behind a dot. Grey is idle. A measured step is a lower row below each rank's. */
+ * slice behind a dot. Light grey is idle. A measured step is a lower row below each
+ * rank's. Memory is a strip of its own for each rank, for ranks with equal curves would
+ * hide one another in one chart; all strips have the scale of the fullest rank, whose
+ * peak a line marks in each. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -13,15 +16,19 @@
 
 #define ROW 30.0
 #define LANE 13.0 /* of the measured step */
-#define GAP 5.0
+#define GAP 8.0
 #define LEFT 74.0
-#define RIGHT 172.0
+#define RIGHT 142.0
 #define TOP 96.0
 #define WIDTH_MAX 2200.0
 #define WIDTH_MIN 560.0
 #define BOX 24.0 /* wanted width of the shortest operation */
-#define CHART 220.0
-#define CURVES 8 /* ranks whose memory is drawn */
+#define STRIP 20.0  /* of memory */
+#define BETWEEN 4.0 /* row and strip */
+#define IDLE 46.0  /* right end of the column, behind the time axis */
+#define PEAK 122.0
+#define MEMORY_AREA "#cfd8dc" /* neutral: hues are kinds of operation */
+#define MEMORY_LINE "#37474f"
 
 /* Colour numbers of tu_colour; -1: not drawn as a box. */
 static const int8_t hue[TU_OP_KINDS] = {
@@ -40,6 +47,7 @@ struct picture {
     double unit, width;             /* pixels of a tick; of the time axis */
     double tick_ns;                 /* with `over` */
     int64_t end;                    /* ticks that are drawn */
+    int64_t fullest;                /* memory of the rank that holds most */
     uint32_t *chunk;    /* [stages]: which of its rank's stages */
     uint32_t chunks;
     bool seen[TU_OP_KINDS];
@@ -51,9 +59,21 @@ static bool holds(const struct picture *p)
     return p->s->deps == TU_DEPS_TRAIN;
 }
 
+/* The row that made the schedule, NULL: unknown. */
+static const struct tu_schedule *made_by(const struct picture *p)
+{
+    return *p->s->name ? tu_schedule_find(p->s->name) : NULL;
+}
+
+/* What a rank takes without its strip of memory. */
+static double lanes(const struct picture *p)
+{
+    return ROW + (p->over ? LANE + 3 : 0);
+}
+
 static double row_y(const struct picture *p, uint32_t rank)
 {
-    return TOP + (ROW + (p->over ? LANE + 3 : 0) + GAP) * rank;
+    return TOP + (lanes(p) + (holds(p) ? STRIP + BETWEEN + GAP : GAP)) * rank;
 }
 
 static void scale(struct picture *p)
@@ -118,8 +138,8 @@ static void box(struct picture *p, uint32_t rank, size_t i)
     int most = snprintf(widest, sizeof widest, "%u", p->s->microbatches - 1);
     if (p->s->slices > 1)
         most += 1 + snprintf(widest, sizeof widest, "%u", p->s->slices - 1);
-    double size = paired ? 10 : 12;
-    if (op->kind != TU_OP_OPT && w > 7 * most + 2)
+    double size = fmin(paired ? 10 : 12, (w - 2) / (.62 * most));
+    if (op->kind != TU_OP_OPT && size >= 7)
         tu_svg_text(&p->v, x + w / 2, y + h / 2 + size * .36, size, TU_MIDDLE,
                     tu_ink_on(colour), label);
 }
@@ -162,7 +182,7 @@ static void rows(struct picture *p)
 {
     const struct tu_sim *sim = p->sim;
     for (uint32_t r = 0; r < p->s->ranks; r++) {
-        char text[24], a[40], b[40];
+        char text[24], a[40];
         double y = row_y(p, r), mid = y + ROW / 2 + 4;
         tu_svg_text(&p->v, LEFT - 10, mid, 12, TU_RIGHT, TU_COLOUR_TEXT,
                     tu_sched_rank_name(p->s, r, text));
@@ -172,16 +192,12 @@ static void rows(struct picture *p)
         if (p->over)
             lane(p, r);
         rounded(sim->makespan - sim->busy[r], p->c->scale, a);
-        rounded(sim->peak[r], sim->mem_unit, b);
-        tu_svg_text(&p->v, LEFT + p->width + 62, mid, 12, TU_RIGHT, TU_COLOUR_TEXT, a);
-        if (holds(p))
-            tu_svg_text(&p->v, LEFT + p->width + 140, mid, 12, TU_RIGHT, TU_COLOUR_TEXT,
-                        b);
+        tu_svg_text(&p->v, LEFT + p->width + IDLE, mid, 12, TU_RIGHT, TU_COLOUR_TEXT, a);
     }
-    tu_svg_text(&p->v, LEFT + p->width + 62, TOP - 8, 11, TU_RIGHT, TU_COLOUR_TEXT,
+    tu_svg_text(&p->v, LEFT + p->width + IDLE, TOP - 8, 11, TU_RIGHT, TU_COLOUR_TEXT,
                 "idle");
     if (holds(p))
-        tu_svg_text(&p->v, LEFT + p->width + 140, TOP - 8, 11, TU_RIGHT, TU_COLOUR_TEXT,
+        tu_svg_text(&p->v, LEFT + p->width + PEAK, TOP - 8, 11, TU_RIGHT, TU_COLOUR_TEXT,
                     "peak (M_B)");
 }
 
@@ -217,11 +233,14 @@ static void legend(struct picture *p)
         TU_OP_TABLE(WORD)
 #undef WORD
     };
+    const struct tu_schedule *row = made_by(p);
     double x = LEFT;
     for (unsigned k = 0; k < TU_OP_KINDS; k++)
         if (p->seen[k])
-            x = swatch(p, x, tu_colour((unsigned)hue[k]), words[k]);
-    x = swatch(p, x, TU_COLOUR_IDLE, "idle");
+            x = swatch(p, x, tu_colour((unsigned)hue[k]),
+                       row && row->rank ? "busy" : words[k]);
+    tu_svg_rect(&p->v, x + .5, 58.5, 13, 13, TU_COLOUR_IDLE, "#bbbbbb", NULL);
+    x = swatch(p, x, NULL, "idle");
     char text[64], colour[8];
     if (p->over) {
         tu_svg_text(&p->v, x, 69.5, 12, TU_LEFT, TU_COLOUR_TEXT, "lower rows: measured");
@@ -237,6 +256,10 @@ static void legend(struct picture *p)
         x = swatch(p, x, tu_colour(0), "second pipeline");
         tu_svg_rect(&p->v, x - 20 - 6.4 * 15 - 18, 58, 14, 3, TU_COLOUR_TEXT, NULL, NULL);
     }
+    if (holds(p)) {
+        tu_svg_line(&p->v, x, 58, x + 14, 58, MEMORY_LINE, 1.2);
+        swatch(p, x, MEMORY_AREA, "activation memory; line: the fullest rank's peak");
+    }
 }
 
 static double measured_us(const struct picture *p)
@@ -251,9 +274,10 @@ static void title(struct picture *p)
 {
     char text[200], a[40], b[40];
     const struct tu_sched *s = p->s;
+    const struct tu_schedule *row = made_by(p);
+    const char *pieces = row && row->pieces ? row->pieces : "micro-batches";
     snprintf(text, sizeof text, "%s, %u ranks, %u %s", *s->name ? s->name : "schedule",
-             s->ranks, s->microbatches,
-             s->deps == TU_DEPS_DIFFUSION ? "steps" : "micro-batches");
+             s->ranks, s->microbatches, pieces);
     tu_svg_text(&p->v, LEFT, 26, 16, TU_LEFT, TU_COLOUR_TEXT, text);
     tu_ticks_text(p->sim->makespan, p->c->scale, a);
     tu_ticks_text(p->sim->span, p->c->scale, b);
@@ -265,61 +289,70 @@ static void title(struct picture *p)
     tu_svg_text(&p->v, LEFT, 44, 12, TU_LEFT, TU_COLOUR_TEXT, text);
 }
 
-/* Memory of a rank as a curve over the step: v[0 … n-1] times, v[n … 2n-1] values. */
-static int curve(struct picture *p, uint32_t rank, double **v, size_t *n,
+/* The corners of a rank's memory as steps from y down to y + STRIP: xy[2 n] from the
+ * baseline to the baseline; the caller frees it. */
+static int steps(const struct picture *p, uint32_t rank, double y, double **xy, size_t *n,
                  struct tu_err *err)
 {
     int64_t *time, *units;
-    size_t events, k = 1;
+    size_t events, k = 0;
+    int64_t last = 0;
+    double at = y + STRIP, x = LEFT;
     int rc = tu_sim_memory(p->sim, p->s, p->c, rank, &time, &units, &events, err);
-    *v = rc ? NULL : tu_calloc(2 * events + 4, sizeof **v, err);
-    *n = events + 2;
-    for (size_t i = 0; *v && i < events; i++) {
+    double *v = rc ? NULL : tu_alloc(events + 2, 4 * sizeof *v, err);
+    for (size_t i = 0; v && i < events; i++) {
         if (i + 1 < events && time[i + 1] == time[i])
             continue; /* freed and taken again at once */
-        (*v)[k] = (double)time[i] / (double)p->c->scale;
-        (*v)[*n + k++] = (double)units[i] / (double)p->sim->mem_unit;
+        double to = y + STRIP - STRIP * (double)units[i] / (double)p->fullest;
+        if (units[i] == last)
+            continue;
+        last = units[i];
+        x = LEFT + p->unit * (double)time[i];
+        v[k++] = x, v[k++] = at;
+        v[k++] = x, v[k++] = at = to;
     }
-    if (*v) {
-        (*v)[k] = (double)p->end / (double)p->c->scale;
-        (*v)[*n + k] = (*v)[*n + k - 1];
-        memmove(*v + k + 1, *v + *n, (k + 1) * sizeof **v);
-        *n = k + 1;
+    if (v) {
+        v[k++] = x, v[k++] = y + STRIP;
     }
+    *xy = v;
+    *n = k / 2;
     tu_free(time);
     tu_free(units);
-    return *v ? 0 : TU_ENOMEM;
+    return v ? 0 : rc ? rc : TU_ENOMEM;
 }
 
-/* Up to CURVES ranks, evenly chosen, on the time axis of the rows. */
+/* A rank's memory below its row, and its peak beside it. */
+static int strip(struct picture *p, uint32_t rank, struct tu_err *err)
+{
+    double y = row_y(p, rank) + lanes(p) + BETWEEN, *xy = NULL;
+    size_t n = 0;
+    char text[40];
+    int rc = steps(p, rank, y, &xy, &n, err);
+    if (!rc) {
+        tu_svg_path(&p->v, xy, n, MEMORY_AREA, NULL, 0);
+        tu_svg_line(&p->v, LEFT, y, LEFT + p->width, y, MEMORY_AREA, .8);
+        tu_svg_path(&p->v, xy, n, NULL, MEMORY_LINE, 1.2);
+        tu_svg_line(&p->v, LEFT, y + STRIP, LEFT + p->width, y + STRIP, MEMORY_LINE, .7);
+    }
+    rounded(p->fullest, p->sim->mem_unit, text);
+    tu_svg_text(&p->v, LEFT - 10, y + 5, 9, TU_RIGHT, MEMORY_LINE, text);
+    tu_svg_text(&p->v, LEFT - 10, y + STRIP + 3, 9, TU_RIGHT, MEMORY_LINE, "0");
+    rounded(p->sim->peak[rank], p->sim->mem_unit, text);
+    tu_svg_text(&p->v, LEFT + p->width + PEAK, y + STRIP / 2 + 4, 12, TU_RIGHT,
+                TU_COLOUR_TEXT, text);
+    tu_free(xy);
+    return rc;
+}
+
 static int memory(struct picture *p, struct tu_err *err)
 {
-    struct tu_series series[CURVES];
-    char name[CURVES][24];
-    double *v[CURVES] = {NULL};
-    uint32_t shown = p->s->ranks < CURVES ? p->s->ranks : CURVES;
     int rc = 0;
-    for (uint32_t k = 0; k < shown && !rc; k++) {
-        uint32_t r = shown == 1 ? 0 : k * (p->s->ranks - 1) / (shown - 1);
-        size_t n = 0;
-        rc = curve(p, r, &v[k], &n, err);
-        series[k] = (struct tu_series){tu_sched_rank_name(p->s, r, name[k]), n, v[k],
-                                       rc ? NULL : v[k] + n};
-    }
-    struct tu_chart c = {.kind = TU_CHART_STEPS,
-                         .title = "activation memory in M_B",
-                         .y_from_zero = true,
-                         .n = shown,
-                         .series = series,
-                         .x_hi = (double)p->end / (double)p->c->scale,
-                         .margin_left = LEFT,
-                         .margin_right = RIGHT,
-                         .width = LEFT + p->width + RIGHT,
-                         .height = CHART};
-    if (!rc)
-        tu_chart_draw(&p->v, &c, 0, row_y(p, p->s->ranks) + 34);
-    for (uint32_t k = 0; k < shown; k++)
-        tu_free(v[k]);
+    p->fullest = 1;
+    for (uint32_t r = 0; r < p->s->ranks; r++)
+        if (p->sim->peak[r] > p->fullest)
+            p->fullest = p->sim->peak[r];
+    for (uint32_t r = 0; r < p->s->ranks && !rc; r++)
+        rc = strip(p, r, err);
     return rc;
 }
 
@@ -355,7 +388,7 @@ int tu_sched_svg(struct tu_buf *out, const struct tu_sched *s, const struct tu_c
     p.chunk = tui_chunk_numbers(s, true, &p.chunks, err);
     rc = p.chunk ? 0 : TU_ENOMEM;
     scale(&p);
-    double height = row_y(&p, s->ranks) + 34 + (holds(&p) ? CHART + 8 : 0);
+    double height = row_y(&p, s->ranks) + 34;
     tu_svg_begin(&p.v, out, LEFT + p.width + RIGHT, height,
                  *s->name ? s->name : "schedule");
     if (!rc) {
@@ -378,4 +411,4 @@ static int write_svg(struct tu_buf *out, const struct tu_sched *s,
 }
 
 const struct tu_sched_form tui_form_svg = {
-    "svg", "a picture, memory below", NULL, NULL, write_svg, true};
+    "svg", "a picture, memory below each rank", NULL, NULL, write_svg, true};

@@ -58,7 +58,7 @@ TU_API void tu_svg_open(struct tu_svg *s, double dx,
 TU_API void tu_svg_close(struct tu_svg *s);
 
 /* A chart: series over one x axis, or bars over categories. */
-enum tu_chart_kind { TU_CHART_LINES, TU_CHART_STEPS, TU_CHART_POINTS, TU_CHART_BARS };
+enum tu_chart_kind { TU_CHART_LINES, TU_CHART_POINTS, TU_CHART_BARS };
 struct tu_series {
     const char *name;
     size_t n;
@@ -73,8 +73,6 @@ struct tu_chart {
     const struct tu_series *series;
     const char *const *category;      /* bars: names, as many as the longest series */
     double width, height;             /* 0: 640 × 400 */
-    double x_lo, x_hi;                /* both 0: from the data, rounded to marks */
-    double margin_left, margin_right; /* beside the axes; 0: as needed */
 };
 TU_API TU_MUST int tu_chart_svg(struct tu_buf *out, const struct tu_chart *c,
                                 struct tu_err *err);

@@ -232,6 +232,7 @@ struct tu_schedule {
                 struct tu_err *err);
     const char *const *rank; /* names of its ranks where they are no devices, NULL-ended,
                                 or NULL */
+    const char *pieces;      /* what its micro-batches are, NULL: that */
 };
 TU_API extern const struct tu_schedule *const tu_schedules[]; /* NULL-ended */
 TU_API const struct tu_schedule *tu_schedule_find(const char *name);

@@ -163,6 +163,21 @@ data=$ROOT/tests/data/sched
     done
 }
 
+@test "a picture has a strip of memory for each rank, all of one scale" {
+    # Section 10 of the definitions: peaks 2 and 1. Strips are 20 high, from 130 and 192 down.
+    pipe-sched gen -s 1f1b -p 2 -m 2 --cost F=1,B=2 | pipe-sched draw >a.svg
+    run -0 grep -o '<path d="[^"]*" fill="#cfd8dc"' a.svg
+    assert_line --index 0 --partial '"M74 150L74 140L136.22 140L136.22 130L447.33 130L447.33 140L634 140L634 150'
+    assert_line --index 1 --partial '"M136.22 212L136.22 202L509.56 202L509.56 212'
+    # Ranks with the same curve each show it.
+    pipe-sched gen -s dualpipe -p 4 -m 8 | pipe-sched draw >b.svg
+    assert_equal "$(grep -c 'fill="#cfd8dc"/>' b.svg)" 5 # the legend, too
+    # Resources hold no activations, and their pieces are no micro-batches.
+    pipe-sched gen -s update-ssd -p 4 -m 6 | pipe-sched draw >c.svg
+    refute grep -q 'memory' c.svg
+    grep -q '>update-ssd, 4 ranks, 6 layers<' c.svg
+}
+
 @test "TikZ counts in centimetres, whatever the unit of time" {
     pipe-sched gen -s dualpipe -p 2 -m 4 --cost F=18522,B=37044,FB=50000 --to tikz >a.tex
     run -0 cat a.tex
