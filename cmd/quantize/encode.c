@@ -4,6 +4,7 @@
 #include <string.h>
 #include "quantize/coded.h"
 #include "quantize/coder.h"
+#include "quantize/logits.h"
 #include "quantize/meta.h"
 #include "quantize/search.h"
 
@@ -326,6 +327,10 @@ static int run_encode(struct tu_ctx *ctx, int argc, char **argv)
 static int run_measure(struct tu_ctx *ctx, int argc, char **argv)
 {
     struct run r = {.ctx = ctx, .measure = true};
+    if (logits_opt.base)
+        return logits_run(ctx, argc, argv);
+    if (logits_opt.tokens)
+        return tu_usage(ctx, "--tokens goes with --logits");
     return run_all(&r, argc, argv);
 }
 
@@ -341,7 +346,7 @@ static const struct tu_opt options[] = {
     {0},
 };
 
-static const struct tu_opt measure_options[] = {CODING_OPTIONS, {0}};
+static const struct tu_opt measure_options[] = {LOGITS_OPTIONS, CODING_OPTIONS, {0}};
 
 static const char *const usage[] = {"[option ...] [file ...]", NULL};
 

@@ -141,6 +141,8 @@ complete -c quantize -n '__fish_seen_subcommand_from plan' -l no-progress
 complete -c quantize -n '__fish_seen_subcommand_from plan' -l color -a 'always auto never' -d 'use colours'
 complete -c quantize -n '__fish_seen_subcommand_from plan' -l seed -x -d 'seed of all randomness; default 0'
 complete -c quantize -n '__fish_seen_subcommand_from plan' -l list -a '(quantize plan --list=tables 2>/dev/null)' -d 'list what there is to choose from'
+complete -c quantize -n '__fish_seen_subcommand_from measure' -l logits -r -F -d 'the files are logits: KL divergence and more from those in BASE'
+complete -c quantize -n '__fish_seen_subcommand_from measure' -l tokens -r -F -d 'with --logits: the token after each row, for perplexity'
 complete -c quantize -n '__fish_seen_subcommand_from measure' -l imatrix -r -F -d 'importance matrix of llama.cpp, either format'
 complete -c quantize -n '__fish_seen_subcommand_from measure' -l calib -r -F -d 'inputs of the layers: X.input for X.weight'
 complete -c quantize -n '__fish_seen_subcommand_from measure' -l method -x -a '(quantize measure --list=methods 2>/dev/null)' -d 'how inputs are used: gptq, awq, smooth; with arguments'

@@ -189,3 +189,23 @@ sys.stdout.buffer.write(struct.pack("<ii", 1, 1) + b"w" + struct.pack("<ii", 1, 
     run -2 quantize search --target-bpw 2 m.tns
     assert_output --partial "the smallest choice takes"
 }
+
+@test "measure --logits: divergence per record and in all, from files and pipes" {
+    tns-gen a b --shape 8,64 >base.tns
+    quantize -t q4_0 base.tns | quantize decode >moved.tns
+    quantize measure --logits base.tns moved.tns >text
+    awk '{ print $NF }' text | diff - <(printf '%s\n' NAME a b '(all)')
+    cat moved.tns | quantize measure -j7 --logits base.tns | cmp text -
+    quantize measure --logits base.tns base.tns |
+        awk 'NR > 1 && ($2 != 0 || $7 != 1) { bad = 1 } END { exit bad || NR != 4 }'
+    tns-gen next:dtype=i32,dist=arange --shape 8 >next.tns
+    tns-cat -s a moved.tns |
+        quantize measure --json --logits base.tns --tokens next.tns | grep -q '"ppl":[0-9]'
+    run -2 quantize measure --logits base.tns --tokens base.tns moved.tns
+    assert_output --partial "expected the 8 tokens"
+    run -2 bash -c "tns-gen c --shape 8,64 | quantize measure --logits base.tns"
+    assert_output --partial "base.tns: no logits 'c'"
+    run -2 bash -c "tns-gen a --shape 4,64 | quantize measure --logits base.tns"
+    assert_output --partial "'a': another shape"
+    run -2 quantize measure --tokens next.tns base.tns
+}

@@ -328,5 +328,58 @@ def mixtures():
             command("tns-diff", "-q", mine, theirs)
 
 
+def logits_of(path):
+    """Log probabilities and the tokens that came, of a --kl-divergence-base file."""
+    raw = open(path, "rb").read()
+    if raw[:8] != b"_logits_":
+        raise AssertionError("not a file of logits")
+    context, vocab, chunks = np.frombuffer(raw, np.int32, 3, 8)
+    tokens = np.frombuffer(raw, np.int32, context * chunks, 20).reshape(chunks, context)
+    rows = context - 1 - context // 2
+    wide = 2 * ((vocab + 1) // 2) + 4
+    packed = np.frombuffer(raw, np.uint16, chunks * rows * wide, 20 + 4 * context * chunks).reshape(-1, wide)
+    head = packed[:, :4].copy().view(np.float32)
+    return (packed[:, 4:4 + vocab] * head[:, :1] + head[:, 1:],
+            np.ascontiguousarray(tokens[:, context // 2 + 1:]).reshape(-1))
+
+
+@check("llama.cpp: --kl-divergence of tiny Llama in q4_k_m says what measure --logits says")
+def divergence():
+    runner, whole, text = llama_cpp("llama-perplexity"), temp("m.tns"), temp("text")
+    plain, coded = temp("plain.gguf"), temp("coded.gguf")
+    command("shard-ckpt", "cat", "-q", "--to", "gguf", data("hf/llama"), "-o", whole)
+    command("tns-export", whole, "-o", plain)
+    command("quantize", "-q", "-t", "q2_k_m", whole, "-o", coded)
+    with open(text, "w") as f:
+        f.write(" ".join("the shards in %d rows of %d" % (i, i * i % 97) for i in range(400)))
+
+    def perplexity(model, *args):
+        return subprocess.run([runner, "-m", model, "-f", text, "-c", "32", "-b", "32", "--no-warmup", *args], check=True,
+                              capture_output=True, stdin=subprocess.DEVNULL, text=True)
+    perplexity(plain, "--kl-divergence-base", temp("base"))
+    perplexity(coded, "--kl-divergence-base", temp("other"))
+    said = perplexity(coded, "--kl-divergence-base", temp("base"), "--kl-divergence")
+    said = (said.stdout + said.stderr).replace("\u00b1", " ")
+    base, next_token = logits_of(temp("base"))
+    for name, tensors in (("base", {"x": torch.from_numpy(base)}), ("other", {"x": torch.from_numpy(logits_of(temp("other"))[0])}),
+                          ("next", {"x": torch.from_numpy(next_token)})):
+        save_file(tensors, temp(name + ".safetensors"))
+    lines = command("quantize", "measure", "--json", "--logits", temp("base.safetensors"), "--tokens", temp("next.safetensors"),
+                    temp("other.safetensors")).decode().split("\n")
+    ours = json.loads(lines[1])
+
+    def theirs(label):
+        line = next(row for row in said.split("\n") if row.startswith(label))
+        return float(line.split(":")[1].split()[0].rstrip("%"))
+    # Their base is in 16 bits too; our other side as well.
+    pairs = (("Mean PPL(Q) ", ours["ppl"]), ("Mean PPL(base) ", ours["base_ppl"]), ("Mean ln(PPL(Q)/PPL(base))", ours["log_ratio"]),
+             ("Mean    KLD", ours["kl_mean"]), ("Median  KLD", ours["kl_median"]), ("99.0%   KLD", ours["kl_p99"]),
+             ("Maximum KLD", ours["kl_max"]), ("Same top p", 100 * ours["same_top"]), ("RMS \u0394p", 100 * ours["change_rms"]))
+    for label, got in pairs:
+        want = theirs(label)
+        if abs(got - want) > 5e-4 + 2e-3 * abs(want):  # of three digits behind the point
+            raise AssertionError("%s: %g, expected %g" % (label, got, want))
+
+
 if __name__ == "__main__":
     raise SystemExit(main())
