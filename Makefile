@@ -37,6 +37,7 @@ LIBS := -lz -larchive -ljansson -lpcre2-8 -lnettle -lxxhash -ldl -lm
 # Files named for an instruction set get its flags; rows of a kernel table guard their use.
 FLAGS_avx2   := -mavx2 -mfma -mf16c -mbmi2
 FLAGS_avx512 := $(FLAGS_avx2) -mavx512f -mavx512bw -mavx512dq -mavx512vl
+FLAGS_vbmi   := $(FLAGS_avx512) -mavx512vbmi
 FLAGS_amx    := $(FLAGS_avx512) -mamx-tile -mamx-int8 -mamx-bf16 -mavx512bf16
 
 HASH := $(shell printf '%s' '$(CC) $(ALL_CPPFLAGS) $(ALL_CFLAGS) $(ALL_LDFLAGS)' | cksum | cut -d' ' -f1)

@@ -1,101 +1,62 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* chunked.c: the lossless codecs: chunks of numbers, each in the form that is shortest.
  *
- * Codes are a byte of flags (1: by channel, all tokens of one channel together), then
- * chunks of 65536 elements (the last may be short): a byte for the form, u32 bytes that
- * follow. 0 the elements as they are; 1 split16: 16 exponents, u32 escapes, nibbles, rest,
- * escapes of 3 bytes; 2 the exponent plane under a Huffman code, then the other planes; 3
- * the same by zlib. NaN, infinities, -0 and subnormals are numbers like others here. */
+ * Codes are a byte of flags (1: by channel, all tokens of one channel together; 2: a byte
+ * for each column follows, taken from its exponents), then chunks of 65536 elements (the
+ * last may be short): a byte for the form, u32 bytes that follow. 0 the elements as they
+ * are; 1 split16: 16 exponents, u32 escapes, nibbles, rest, escapes of 3 bytes; 2 the
+ * planes without exponents, then the exponents under a Huffman code; 3 planes by zlib. NaN,
+ * infinities, -0 and subnormals are numbers like others here. */
 #include <inttypes.h>
 #include <string.h>
 #include <zlib.h>
 #include "codecs.h"
 #include "huffman.h"
+#include "planes.h"
 #include "split.h"
 
 enum { CHUNK = 65536, HEAD = 5 };
 enum form { RAW, SPLIT, HUFFMAN, ZLIB };
+enum { CHANNEL = 1, BIAS = 2 };
 
-/* One chunk to out; 0 where the form does not shrink it. */
 struct plan {
     enum form form;
     uint32_t dtype;
     unsigned elem;
     int level, strategy;
+    struct tui_bias bias;
+    uint64_t col; /* of the chunk's first number, where there is a bias */
     uint8_t *plane, *rest; /* scratch: CHUNK and 3 · CHUNK bytes */
-    struct tu_kv_escape *escape;
+    struct tui_escape *escape;
 };
-
-/* The exponent, or the byte that has most of it, and what is left: planes of bytes. */
-static void take_apart(const struct plan *p, const uint8_t *x, size_t n)
-{
-    uint8_t *e = p->plane, *r = p->rest;
-    if (p->dtype == TU_BF16)
-        for (size_t i = 0; i < n; i++) {
-            uint16_t u = tu_le16(x + 2 * i);
-            e[i] = (uint8_t)(u >> 7);
-            r[i] = (uint8_t)((u >> 8 & 128) | (u & 127));
-        }
-    else if (p->dtype == TU_F32)
-        for (size_t i = 0; i < n; i++) {
-            uint32_t u = tu_le32(x + 4 * i);
-            e[i] = (uint8_t)(u >> 23);
-            r[i] = (uint8_t)((u >> 24 & 128) | (u >> 16 & 127));
-            r[n + i] = (uint8_t)(u >> 8);
-            r[2 * n + i] = (uint8_t)u;
-        }
-    else if (p->elem == 2)
-        for (size_t i = 0; i < n; i++) {
-            e[i] = x[2 * i + 1];
-            r[i] = x[2 * i];
-        }
-    else
-        memcpy(e, x, n);
-}
-
-static void put_together(const struct plan *p, const uint8_t *e, const uint8_t *r, uint8_t *x,
-                         size_t n)
-{
-    if (p->dtype == TU_BF16)
-        for (size_t i = 0; i < n; i++)
-            tu_put16(x + 2 * i,
-                     (uint16_t)((r[i] & 128u) << 8 | (unsigned)e[i] << 7 | (r[i] & 127u)));
-    else if (p->dtype == TU_F32)
-        for (size_t i = 0; i < n; i++)
-            tu_put32(x + 4 * i, (r[i] & 128u) << 24 | (uint32_t)e[i] << 23 |
-                                    (r[i] & 127u) << 16 | (uint32_t)r[n + i] << 8 |
-                                    r[2 * n + i]);
-    else if (p->elem == 2)
-        for (size_t i = 0; i < n; i++) {
-            x[2 * i + 1] = e[i];
-            x[2 * i] = r[i];
-        }
-    else
-        memcpy(x, e, n);
-}
 
 /* The 16 exponents that a sample has most of. */
 static void make_book(const uint16_t *x, size_t n, uint8_t book[16])
 {
-    uint32_t count[256] = {0};
-    for (size_t i = 0; i < n; i += n > 4096 ? 8 : 1)
+    uint32_t count[256] = {0}, top[16] = {0};
+    for (size_t i = 0; i < n; i += n > 4096 ? 16 : 1)
         count[x[i] >> 7 & 255]++;
-    for (int k = 0; k < 16; k++) {
-        int best = 0;
-        for (int v = 1; v < 256; v++)
-            best = count[v] > count[best] ? v : best;
-        book[k] = (uint8_t)best;
-        count[best] = 0;
+    memset(book, 0, 16);
+    for (int v = 0; v < 256; v++) {
+        int k = 16;
+        if (count[v] <= top[15])
+            continue;
+        for (; k > 0 && count[v] > top[k - 1]; k--)
+            if (k < 16) {
+                top[k] = top[k - 1];
+                book[k] = book[k - 1];
+            }
+        top[k] = count[v];
+        book[k] = (uint8_t)v;
     }
     for (int k = 1; k < 16; k++) /* what does not occur must not hide an entry */
-        for (int j = 0; j < k; j++)
-            if (book[k] == book[j] && k)
-                book[k] = book[0];
+        if (!top[k])
+            book[k] = book[0];
 }
 
 static size_t put_split(const struct plan *p, const uint8_t *x, size_t n, uint8_t *out)
 {
-    tu_kv_split_fn fn = (tu_kv_split_fn)tu_kernel_pick(tu_kv_split_kernels, tu_cpu_bits())->fn;
+    tui_split_fn *fn = (tui_split_fn *)tu_kernel_pick(tui_split_kernels, tu_cpu_bits())->fn;
     size_t fixed = 20 + (n + 1) / 2 + n;
     const uint16_t *u = (const uint16_t *)(const void *)x;
     make_book(u, n, out);
@@ -113,13 +74,9 @@ static size_t put_split(const struct plan *p, const uint8_t *x, size_t n, uint8_
 static size_t put_planes(const struct plan *p, const uint8_t *x, size_t n, uint8_t *out)
 {
     size_t rest = n * (p->elem - 1);
-    take_apart(p, x, n);
-    size_t at = tui_huff_encode(p->plane, n, out + 4);
-    if (!at || at + rest + 4 >= n * p->elem)
-        return 0;
-    tu_put32(out, (uint32_t)at);
-    memcpy(out + 4 + at, p->rest, rest);
-    return 4 + at + rest;
+    tui_planes_apart(p->dtype, &p->bias, p->col, x, n, p->plane, out);
+    size_t coded = tui_huff_encode(p->plane, n, out + rest);
+    return coded && coded < n ? rest + coded : 0;
 }
 
 static size_t deflate_plane(const struct plan *p, const uint8_t *x, size_t n, uint8_t *out,
@@ -142,7 +99,7 @@ static size_t deflate_plane(const struct plan *p, const uint8_t *x, size_t n, ui
 static size_t put_zlib(const struct plan *p, const uint8_t *x, size_t n, uint8_t *out)
 {
     size_t rest = n * (p->elem - 1);
-    take_apart(p, x, n);
+    tui_planes_apart(p->dtype, &p->bias, p->col, x, n, p->plane, p->rest);
     size_t a = deflate_plane(p, p->plane, n, out + 8, n);
     if (!a)
         return 0;
@@ -190,22 +147,44 @@ static void turn(const struct tu_kv_array *a, unsigned elem, const void *x, void
         tu_kv_put(&p, y, 0, 0, NULL, 0, a->tokens, x);
 }
 
-/* By channel? order=channel|token; default: keys, whose channels differ. */
+/* By channel? order=channel|token. */
 static int by_channel(const struct tu_spec *spec, const struct tu_kv_array *a, bool *yes,
                       struct tu_err *err)
 {
     const char *s = tu_spec_get(spec, "order");
-    *yes = s ? !strcmp(s, "channel") : !a->value && !strcmp(spec->name, "planes");
+    *yes = s && !strcmp(s, "channel");
     if (s && !*yes && strcmp(s, "token") != 0)
         return tu_fail(err, TU_EUSAGE, "order=%.20s is not channel or token", s);
     *yes = *yes && a->tokens > 1;
     return 0;
 }
 
+/* The flags and biases, at the codes' beginning. */
+static int begin(struct plan *p, const struct tu_kv_array *a, const void *x, bool channel,
+                 uint8_t *to, struct tu_err *err)
+{
+    bool bias = p->form != SPLIT && !channel && tui_bias_helps(a);
+    int rc = tui_bias_room(&p->bias, bias ? a->heads * a->dim : 0, CHUNK, err);
+    to[0] = (uint8_t)((channel ? CHANNEL : 0) | (bias ? BIAS : 0));
+    if (rc || !bias)
+        return rc;
+    tui_bias_learn(&p->bias, a, x);
+    memcpy(to + 1, p->bias.value, (size_t)p->bias.columns);
+    tui_bias_repeat(&p->bias, CHUNK);
+    return 0;
+}
+
+static void release(struct plan *p)
+{
+    tu_free(p->bias.value);
+    tu_free(p->plane);
+    tu_free(p->escape);
+}
+
 static int encode(struct plan *p, const struct tu_spec *spec, const struct tu_kv_array *a,
                   const void *x, struct tu_kv_coded *out, struct tu_err *err)
 {
-    uint64_t n = tui_elements(a), chunks = tu_ceil_div(n, CHUNK), at = 1;
+    uint64_t n = tui_elements(a), chunks = tu_ceil_div(n, CHUNK), at;
     bool channel;
     const uint8_t *from = x;
     void *turned = NULL;
@@ -214,12 +193,13 @@ static int encode(struct plan *p, const struct tu_spec *spec, const struct tu_kv
     if (p->elem > 4 || (p->form == SPLIT && a->dtype != TU_BF16))
         return tu_fail(err, TU_EUSAGE, "codec '%s' takes %s", spec->name,
                        p->form == SPLIT ? "bf16" : "elements of at most 4 bytes");
-    uint64_t room = 1 + chunks * (HEAD + tui_huff_bound(CHUNK)) + n * p->elem;
+    uint64_t room = 1 + a->heads * a->dim + chunks * (HEAD + tui_huff_bound(CHUNK)) +
+                    n * p->elem;
     int rc = by_channel(spec, a, &channel, err);
     uint8_t *to = rc ? NULL : tu_alloc((size_t)room, 1, err);
     out->part[0] = (struct tu_kv_part){.dtype = TU_U8, .rank = 1, .data = to};
     out->n = 1;
-    if (!rc && (!to || scratch(p, err) ||
+    if (!rc && (!to || scratch(p, err) || begin(p, a, x, channel, to, err) ||
                 (channel && !(turned = tu_alloc((size_t)n, p->elem, err)))))
         rc = TU_ENOMEM;
     if (!rc) {
@@ -227,14 +207,15 @@ static int encode(struct plan *p, const struct tu_spec *spec, const struct tu_kv
             turn(a, p->elem, x, turned, false);
             from = turned;
         }
-        to[0] = channel;
-        for (uint64_t i = 0; i < n; i += CHUNK)
+        at = 1 + p->bias.columns;
+        for (uint64_t i = 0; i < n; i += CHUNK) {
+            p->col = p->bias.columns ? i % p->bias.columns : 0;
             at += put_chunk(p, from + i * p->elem, (size_t)tu_min(CHUNK, n - i), to + at);
+        }
         out->part[0].dim[0] = out->part[0].bytes = at;
     }
     tu_free(turned);
-    tu_free(p->plane);
-    tu_free(p->escape);
+    release(p);
     return rc;
 }
 
@@ -282,7 +263,7 @@ int tui_zlib_encode(const struct tu_kv_codec *row, const struct tu_spec *spec,
 static bool get_split(const struct plan *p, const uint8_t *in, size_t size, uint8_t *x,
                       size_t n)
 {
-    tu_kv_join_fn fn = (tu_kv_join_fn)tu_kernel_pick(tu_kv_join_kernels, tu_cpu_bits())->fn;
+    tui_join_fn *fn = (tui_join_fn *)tu_kernel_pick(tui_join_kernels, tu_cpu_bits())->fn;
     size_t fixed = 20 + (n + 1) / 2 + n, escapes = size >= 20 ? tu_le32(in + 16) : 0;
     if (p->dtype != TU_BF16 || size < fixed || escapes > n || size != fixed + 3 * escapes)
         return false;
@@ -300,11 +281,10 @@ static bool get_split(const struct plan *p, const uint8_t *in, size_t size, uint
 static bool get_planes(const struct plan *p, const uint8_t *in, size_t size, uint8_t *x,
                        size_t n)
 {
-    size_t rest = n * (p->elem - 1), coded = size >= 4 ? tu_le32(in) : 0;
-    if (size < 4 || coded > size - 4 || size - 4 - coded != rest ||
-        !tui_huff_decode(in + 4, coded, p->plane, n))
+    size_t rest = n * (p->elem - 1);
+    if (size < rest || !tui_huff_decode(in + rest, size - rest, p->plane, n))
         return false;
-    put_together(p, p->plane, in + 4 + coded, x, n);
+    tui_planes_unite(p->dtype, &p->bias, p->col, x, n, p->plane, in);
     return true;
 }
 
@@ -320,7 +300,7 @@ static bool get_zlib(const struct plan *p, const uint8_t *in, size_t size, uint8
         return false;
     if (b && (uncompress(p->rest, &more, in + 8 + a, (uLong)b) != Z_OK || more != rest))
         return false;
-    put_together(p, p->plane, b ? p->rest : in + 8 + a, x, n);
+    tui_planes_unite(p->dtype, &p->bias, p->col, x, n, p->plane, b ? p->rest : in + 8 + a);
     return true;
 }
 
@@ -340,26 +320,53 @@ static bool get_chunk(const struct plan *p, unsigned form, const uint8_t *in, si
     }
 }
 
+/* What `begin` wrote, its bytes to *at; 0 where they are malformed. */
+static int begun(struct plan *p, const struct tu_kv_array *a, const struct tu_kv_part *part,
+                 unsigned n, bool *channel, uint64_t *at, struct tu_err *err)
+{
+    const uint8_t *in = part[0].data;
+    uint64_t columns = a->heads * a->dim;
+    *at = 0;
+    if (n != 1 || part[0].dtype != TU_U8 || part[0].bytes < 1 || in[0] > (CHANNEL | BIAS) ||
+        p->elem > 4)
+        return 0;
+    *channel = in[0] & CHANNEL;
+    if (!(in[0] & BIAS))
+        columns = 0;
+    if (columns > part[0].bytes - 1)
+        return 0;
+    *at = 1 + columns;
+    int rc = tui_bias_room(&p->bias, columns, CHUNK, err);
+    if (!rc && columns) {
+        memcpy(p->bias.value, in + 1, (size_t)columns);
+        tui_bias_repeat(&p->bias, CHUNK);
+    }
+    return rc;
+}
+
 int tui_chunked_decode(const struct tu_kv_codec *row, const struct tu_spec *spec,
                        const struct tu_kv_array *a, const struct tu_kv_part *part, unsigned n,
                        void *out, struct tu_err *err)
 {
     struct plan p = {.dtype = a->dtype, .elem = tu_dtype_find(a->dtype)->block_bytes};
-    uint64_t all = tui_elements(a), done = 0, at = 1;
+    uint64_t all = tui_elements(a), done = 0, at;
     const uint8_t *in = part[0].data;
     uint8_t *to = out;
     void *turned = NULL;
+    bool channel = false;
     (void)row;
-    bool good = n == 1 && part[0].dtype == TU_U8 && part[0].bytes >= 1 && in[0] < 2 &&
-                p.elem <= 4;
     int rc = scratch(&p, err);
-    if (!rc && good && in[0]) {
+    if (!rc)
+        rc = begun(&p, a, part, n, &channel, &at, err);
+    bool good = !rc && at;
+    if (good && channel) {
         if (!(turned = tu_alloc((size_t)all, p.elem, err)))
             rc = TU_ENOMEM;
         to = turned;
     }
     for (; !rc && good && done < all; done += CHUNK) {
         size_t count = (size_t)tu_min(CHUNK, all - done);
+        p.col = p.bias.columns ? done % p.bias.columns : 0;
         good = part[0].bytes - at >= HEAD;
         size_t size = good ? tu_le32(in + at + 1) : 0;
         good = good && size <= part[0].bytes - at - HEAD &&
@@ -372,7 +379,6 @@ int tui_chunked_decode(const struct tu_kv_codec *row, const struct tu_spec *spec
     if (!rc && turned)
         turn(a, p.elem, turned, out, true);
     tu_free(turned);
-    tu_free(p.plane);
-    tu_free(p.escape);
+    release(&p);
     return rc;
 }

@@ -63,19 +63,6 @@ TU_API TU_MUST int tu_kv_decode(const struct tu_spec *spec, const struct tu_kv_a
                                 const struct tu_kv_part *part, unsigned n, void *out,
                                 struct tu_err *err);
 
-/* The fixed-rate form's inner loops, a row for each instruction set: n ≤ 65536 bf16
- * numbers; code [n / 2] nibbles, rest [n]; exponents beyond book[16] go to escape. */
-struct tu_kv_escape {
-    uint16_t at;
-    uint8_t exponent;
-};
-typedef size_t (*tu_kv_split_fn)(const uint16_t *x, size_t n, const uint8_t book[16],
-                                 uint8_t *code, uint8_t *rest, struct tu_kv_escape *escape);
-typedef void (*tu_kv_join_fn)(uint16_t *x, size_t n, const uint8_t book[16],
-                              const uint8_t *code, const uint8_t *rest);
-TU_API extern const struct tu_kernel tu_kv_split_kernels[];
-TU_API extern const struct tu_kernel tu_kv_join_kernels[];
-
 /* Token keeping: which tokens stay (keep [kept], ascending), by name:
  * streaming[:sinks=N], knorm, keydiff, h2o, snapkv[:window=,pool=]. k [T, heads, dim] of
  * one layer, float; attn [queries, T] or NULL. kept = floor(T·(1-ratio)) or `tokens`.

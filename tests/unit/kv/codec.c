@@ -4,6 +4,8 @@
 #include <math.h>
 #include <stdlib.h>
 #include <tensorutils/kv.h>
+#include "kv/huffman.h"
+#include "kv/split.h"
 #include "../tap.h"
 
 static int run(const char *text, const struct tu_kv_array *a, const void *x, void *y,
@@ -78,39 +80,128 @@ static void lossless(void)
     free(y);
 }
 
-/* Fast rows give the plain one's bytes. */
+enum { MOST = 5000 };
+
+static const struct tu_kernel *last(const struct tu_kernel *k)
+{
+    while (k[1].name)
+        k++;
+    return k;
+}
+
+static bool split_same(const struct tu_kernel *k, const uint16_t *x, size_t n,
+                       const uint8_t book[16])
+{
+    static uint8_t code[2][MOST / 2 + 1], rest[2][MOST];
+    static struct tui_escape esc[2][MOST];
+    size_t a = tui_split_plain(x, n, book, code[0], rest[0], esc[0]);
+    size_t b = ((tui_split_fn *)k->fn)(x, n, book, code[1], rest[1], esc[1]);
+    bool same = a == b && !memcmp(code[0], code[1], (n + 1) / 2) && !memcmp(rest[0], rest[1], n);
+    for (size_t i = 0; same && i < a; i++)
+        same = esc[0][i].at == esc[1][i].at && esc[0][i].exponent == esc[1][i].exponent;
+    return same;
+}
+
+static bool join_same(const struct tu_kernel *k, const uint16_t *x, size_t n,
+                      const uint8_t book[16])
+{
+    static uint8_t code[MOST / 2 + 1], rest[MOST];
+    static struct tui_escape esc[MOST];
+    static uint16_t y[2][MOST];
+    tui_split_plain(x, n, book, code, rest, esc);
+    tui_join_plain(y[0], n, book, code, rest);
+    ((tui_join_fn *)k->fn)(y[1], n, book, code, rest);
+    return !memcmp(y[0], y[1], 2 * n);
+}
+
+static bool part_same(const struct tu_kernel *k, const uint16_t *x, size_t n,
+                      const uint8_t *bias)
+{
+    static uint8_t e[2][MOST], rest[2][MOST];
+    tui_part_plain(x, n, bias, e[0], rest[0]);
+    ((tui_part_fn *)k->fn)(x, n, bias, e[1], rest[1]);
+    return !memcmp(e[0], e[1], n) && !memcmp(rest[0], rest[1], n);
+}
+
+static bool unite_same(const struct tu_kernel *k, const uint16_t *x, size_t n,
+                       const uint8_t *bias)
+{
+    static uint8_t e[MOST], rest[MOST];
+    static uint16_t y[MOST];
+    tui_part_plain(x, n, bias, e, rest);
+    ((tui_unite_fn *)k->fn)(y, n, bias, e, rest);
+    return !memcmp(x, y, 2 * n);
+}
+
+/* Code i has `bits` of them; those that are short are used most, long ones are there. */
+static bool pack_same(const struct tu_kernel *k, const uint16_t *x, size_t n,
+                      const uint8_t *unused)
+{
+    static uint8_t v[MOST], out[2][2 * MOST];
+    uint32_t word[256];
+    (void)unused;
+    for (uint32_t i = 0; i < 256; i++) {
+        uint32_t bits = i % 16 < 12 ? 1 + i % 4 : 11;
+        word[i] = (i * 2654435761u >> 16 & ((1u << bits) - 1)) << 8 | bits;
+    }
+    for (size_t i = 0; i < n; i++) /* runs of long ones too: no eight of them fit */
+        v[i] = i / 64 % 5 ? (uint8_t)(x[i] * 40503u >> 8) : 15;
+    size_t a = tui_pack_plain(v, n, word, out[0]);
+    size_t b = ((tui_pack_fn *)k->fn)(v, n, word, out[1]);
+    return a == b && !memcmp(out[0], out[1], a);
+}
+
+/* Fast rows give the plain ones' bytes. */
 static void kernels(void)
 {
-    enum { N = 5000 };
-    uint16_t x[N], y[N];
-    uint8_t book[16], code[2][N / 2 + 1], rest[2][N];
-    struct tu_kv_escape esc[2][N];
-    for (int i = 0; i < N; i++)
+    static const struct {
+        const char *name;
+        const struct tu_kernel *row;
+        bool (*same)(const struct tu_kernel *, const uint16_t *, size_t, const uint8_t *);
+    } table[] = {{"split", tui_split_kernels, split_same}, {"join", tui_join_kernels, join_same},
+                 {"part", tui_part_kernels, part_same}, {"unite", tui_unite_kernels, unite_same},
+                 {"pack", tui_pack_kernels, pack_same}};
+    static uint16_t x[MOST];
+    static uint8_t bias[MOST];
+    for (int i = 0; i < MOST; i++) {
         x[i] = (uint16_t)((i * 2654435761u >> 16 & 0x807f) | (uint32_t)(110 + i * 7 % 23) << 7);
-    for (int i = 0; i < 16; i++)
-        book[i] = (uint8_t)(112 + i);
-    const struct tu_kernel *plain = tu_kv_split_kernels;
-    while (plain[1].name)
-        plain++;
-    for (const struct tu_kernel *k = tu_kv_split_kernels; k->name; k++) {
-        if (k->needs & ~tu_cpu_bits()) {
-            tap_skip(k->name, "this CPU lacks it");
-            continue;
+        bias[i] = (uint8_t)(i * 37);
+    }
+    for (int i = 0; i < 16; i++) /* entries that are there twice have the lower code */
+        bias[i] = (uint8_t)(112 + (i == 9 ? 2 : i));
+    for (size_t t = 0; t < sizeof table / sizeof *table; t++) {
+        ok(!strcmp(last(table[t].row)->name, "plain"), "%s: the last row is plain", table[t].name);
+        for (const struct tu_kernel *k = table[t].row; k->name; k++) {
+            if (k->needs & ~tu_cpu_bits()) {
+                tap_skip(k->name, "this CPU lacks it");
+                continue;
+            }
+            bool same = true;
+            for (size_t n = 0; n < MOST && same; n = n * 3 / 2 + 1)
+                same = table[t].same(k, x, n, bias);
+            ok(same, "%s, %s: the same bytes", table[t].name, k->name);
         }
-        bool same = true;
-        for (size_t n = 0; n < N && same; n = n * 3 / 2 + 1) {
-            size_t a = ((tu_kv_split_fn)plain->fn)(x, n, book, code[0], rest[0], esc[0]);
-            size_t b = ((tu_kv_split_fn)k->fn)(x, n, book, code[1], rest[1], esc[1]);
-            same = a == b && !memcmp(code[0], code[1], (n + 1) / 2) &&
-                   !memcmp(rest[0], rest[1], n);
-            for (size_t i = 0; same && i < a; i++)
-                same = esc[0][i].at == esc[1][i].at && esc[0][i].exponent == esc[1][i].exponent;
-            const struct tu_kernel *j = tu_kv_join_kernels + (k - tu_kv_split_kernels);
-            ((tu_kv_join_fn)j->fn)(y, n, book, code[1], rest[1]);
-            for (size_t i = 0; same && i < n; i++)
-                same = y[i] == x[i] || (x[i] >> 7 & 255) < 112 || (x[i] >> 7 & 255) > 127;
+    }
+}
+
+/* Exponents whose code is none, one bit for all, or longer than the limit allows. */
+static void huffman(const char *isa)
+{
+    enum { M = 60000 };
+    static uint8_t x[M], y[M], out[3 * M];
+    for (int c = 0; c < 4; c++) {
+        uint32_t a = 1, b = 1, at = 0;
+        memset(x, 77, sizeof x);
+        for (int v = 0; c > 1 && v < 22; v++) { /* Fibonacci's numbers make the longest codes */
+            for (uint32_t i = 0; i < a && at < M; i++)
+                x[at++ * 7919u % M] = (uint8_t)(c == 2 ? v : v * 11);
+            b += a;
+            a = b - a;
         }
-        ok(same, "%s: the same bytes", k->name);
+        x[5] = c == 1 ? 78 : x[5];
+        size_t size = tui_huff_encode(x, M, out);
+        ok(size && size < M && tui_huff_decode(out, size, y, M) && !memcmp(x, y, M),
+           "%s, case %d: %u of %u bytes", isa, c, (unsigned)size, (unsigned)M);
     }
 }
 
@@ -324,5 +415,13 @@ int main(void)
     others();
     keep();
     attention();
+    static const char *const isa[] = {NULL, "avx2", "scalar"}; /* what is narrowed stays so */
+    for (int i = 0; i < 3; i++) {
+        struct tu_err e;
+        if (isa[i] && tu_cpu_narrow(isa[i], &e))
+            tap_skip(isa[i], "this CPU lacks it");
+        else
+            huffman(isa[i] ? isa[i] : "native");
+    }
     return tap_done();
 }
