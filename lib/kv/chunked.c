@@ -5,25 +5,27 @@
  * for each column follows, taken from its exponents), then chunks of 65536 elements (the
  * last may be short): a byte for the form, u32 bytes that follow. 0 the elements as they
  * are; 1 split16: 16 exponents, u32 escapes, nibbles, rest, escapes of 3 bytes; 2 the
- * planes without exponents, then the exponents under a Huffman code; 3 planes by zlib. NaN,
+ * planes without exponents, then the exponents under a Huffman code; 3, 4, 5 two sizes, the
+ * exponents by zlib, zstd or lz4, and the other planes too unless their size is 0. NaN,
  * infinities, -0 and subnormals are numbers like others here. */
 #include <inttypes.h>
 #include <string.h>
-#include <zlib.h>
 #include "codecs.h"
 #include "huffman.h"
 #include "planes.h"
+#include "press.h"
 #include "split.h"
 
 enum { CHUNK = 65536, HEAD = 5 };
-enum form { RAW, SPLIT, HUFFMAN, ZLIB };
+enum form { RAW, SPLIT, HUFFMAN, PRESSED };
+static const char *const form_of[] = {"", "split16", "planes", "zlib", "zstd", "lz4"};
 enum { CHANNEL = 1, BIAS = 2 };
 
 struct plan {
-    enum form form;
+    unsigned form; /* of form_of; PRESSED or more: by `press` */
     uint32_t dtype;
     unsigned elem;
-    int level, strategy;
+    struct tui_press press;
     struct tui_bias bias;
     uint64_t col; /* of the chunk's first number, where there is a bias */
     uint8_t *plane, *rest; /* scratch: CHUNK and 3 · CHUNK bytes */
@@ -79,31 +81,15 @@ static size_t put_planes(const struct plan *p, const uint8_t *x, size_t n, uint8
     return coded && coded < n ? rest + coded : 0;
 }
 
-static size_t deflate_plane(const struct plan *p, const uint8_t *x, size_t n, uint8_t *out,
-                            size_t room)
-{
-    z_stream z = {0};
-    if (deflateInit2(&z, p->level, Z_DEFLATED, 15, 9, p->strategy) != Z_OK)
-        return 0;
-    z.next_in = (Bytef *)(uintptr_t)x;
-    z.avail_in = (uInt)n;
-    z.next_out = out;
-    z.avail_out = (uInt)room;
-    int rc = deflate(&z, Z_FINISH);
-    size_t size = room - z.avail_out;
-    deflateEnd(&z);
-    return rc == Z_STREAM_END && size < n ? size : 0;
-}
-
 /* The exponents and, where it shrinks, the rest (its size 0: as it is). */
-static size_t put_zlib(const struct plan *p, const uint8_t *x, size_t n, uint8_t *out)
+static size_t put_pressed(const struct plan *p, const uint8_t *x, size_t n, uint8_t *out)
 {
     size_t rest = n * (p->elem - 1);
     tui_planes_apart(p->dtype, &p->bias, p->col, x, n, p->plane, p->rest);
-    size_t a = deflate_plane(p, p->plane, n, out + 8, n);
+    size_t a = tui_press(&p->press, p->plane, n, out + 8, n);
     if (!a)
         return 0;
-    size_t b = rest ? deflate_plane(p, p->rest, rest, out + 8 + a, rest) : 0;
+    size_t b = rest ? tui_press(&p->press, p->rest, rest, out + 8 + a, rest) : 0;
     if (!b && rest)
         memcpy(out + 8 + a, p->rest, rest);
     tu_put32(out, (uint32_t)a);
@@ -115,7 +101,7 @@ static size_t put_chunk(const struct plan *p, const uint8_t *x, size_t n, uint8_
 {
     size_t size = p->form == SPLIT     ? put_split(p, x, n, out + HEAD)
                   : p->form == HUFFMAN ? put_planes(p, x, n, out + HEAD)
-                                       : put_zlib(p, x, n, out + HEAD);
+                                       : put_pressed(p, x, n, out + HEAD);
     out[0] = (uint8_t)(size ? p->form : RAW);
     if (!size) {
         size = n * p->elem;
@@ -125,8 +111,19 @@ static size_t put_chunk(const struct plan *p, const uint8_t *x, size_t n, uint8_
     return HEAD + size;
 }
 
-static int scratch(struct plan *p, struct tu_err *err)
+/* What both ways need: the form of spec's name, its library, memory. */
+static int prepare(struct plan *p, const struct tu_spec *spec, const struct tu_kv_array *a,
+                   struct tu_err *err)
 {
+    *p = (struct plan){.dtype = a->dtype, .elem = tu_dtype_find(a->dtype)->block_bytes};
+    while (strcmp(form_of[p->form], spec->name) != 0)
+        p->form++;
+    if (p->elem > 4 || (p->form == SPLIT && a->dtype != TU_BF16))
+        return tu_fail(err, TU_EUSAGE, "codec '%s' takes %s", spec->name,
+                       p->form == SPLIT ? "bf16" : "elements of at most 4 bytes");
+    int rc = p->form >= PRESSED ? tui_press_open(&p->press, spec->name, spec, err) : 0;
+    if (rc)
+        return rc;
     p->plane = tu_alloc(CHUNK, 4, err);
     p->escape = tu_alloc(CHUNK, sizeof *p->escape, err);
     p->rest = p->plane ? p->plane + CHUNK : NULL;
@@ -176,86 +173,51 @@ static int begin(struct plan *p, const struct tu_kv_array *a, const void *x, boo
 
 static void release(struct plan *p)
 {
+    tui_press_close(&p->press);
     tu_free(p->bias.value);
     tu_free(p->plane);
     tu_free(p->escape);
 }
 
-static int encode(struct plan *p, const struct tu_spec *spec, const struct tu_kv_array *a,
-                  const void *x, struct tu_kv_coded *out, struct tu_err *err)
+int tui_chunked_encode(const struct tu_kv_codec *row, const struct tu_spec *spec,
+                       const struct tu_kv_array *a, const void *x, struct tu_kv_coded *out,
+                       struct tu_err *err)
 {
-    uint64_t n = tui_elements(a), chunks = tu_ceil_div(n, CHUNK), at;
+    struct plan p;
+    uint64_t n = tui_elements(a), chunks = tu_ceil_div(n, CHUNK);
     bool channel;
     const uint8_t *from = x;
+    uint8_t *to = NULL;
     void *turned = NULL;
-    p->dtype = a->dtype;
-    p->elem = tu_dtype_find(a->dtype)->block_bytes;
-    if (p->elem > 4 || (p->form == SPLIT && a->dtype != TU_BF16))
-        return tu_fail(err, TU_EUSAGE, "codec '%s' takes %s", spec->name,
-                       p->form == SPLIT ? "bf16" : "elements of at most 4 bytes");
-    uint64_t room = 1 + a->heads * a->dim + chunks * (HEAD + tui_huff_bound(CHUNK)) +
-                    n * p->elem;
-    int rc = by_channel(spec, a, &channel, err);
-    uint8_t *to = rc ? NULL : tu_alloc((size_t)room, 1, err);
-    out->part[0] = (struct tu_kv_part){.dtype = TU_U8, .rank = 1, .data = to};
-    out->n = 1;
-    if (!rc && (!to || scratch(p, err) || begin(p, a, x, channel, to, err) ||
-                (channel && !(turned = tu_alloc((size_t)n, p->elem, err)))))
+    (void)row;
+    int rc = prepare(&p, spec, a, err);
+    if (!rc)
+        rc = by_channel(spec, a, &channel, err);
+    if (!rc) {
+        uint64_t room = 1 + a->heads * a->dim + chunks * (HEAD + tui_huff_bound(CHUNK)) +
+                        n * p.elem;
+        to = tu_alloc((size_t)room, 1, err);
+        out->part[0] = (struct tu_kv_part){.dtype = TU_U8, .rank = 1, .data = to};
+        out->n = 1;
+        rc = to ? begin(&p, a, x, channel, to, err) : TU_ENOMEM;
+    }
+    if (!rc && channel && !(turned = tu_alloc((size_t)n, p.elem, err)))
         rc = TU_ENOMEM;
     if (!rc) {
+        uint64_t at = 1 + p.bias.columns;
         if (channel) {
-            turn(a, p->elem, x, turned, false);
+            turn(a, p.elem, x, turned, false);
             from = turned;
         }
-        at = 1 + p->bias.columns;
         for (uint64_t i = 0; i < n; i += CHUNK) {
-            p->col = p->bias.columns ? i % p->bias.columns : 0;
-            at += put_chunk(p, from + i * p->elem, (size_t)tu_min(CHUNK, n - i), to + at);
+            p.col = p.bias.columns ? i % p.bias.columns : 0;
+            at += put_chunk(&p, from + i * p.elem, (size_t)tu_min(CHUNK, n - i), to + at);
         }
         out->part[0].dim[0] = out->part[0].bytes = at;
     }
     tu_free(turned);
-    release(p);
+    release(&p);
     return rc;
-}
-
-int tui_split16_encode(const struct tu_kv_codec *row, const struct tu_spec *spec,
-                       const struct tu_kv_array *a, const void *x, struct tu_kv_coded *out,
-                       struct tu_err *err)
-{
-    struct plan p = {.form = SPLIT};
-    (void)row;
-    return encode(&p, spec, a, x, out, err);
-}
-
-int tui_planes_encode(const struct tu_kv_codec *row, const struct tu_spec *spec,
-                      const struct tu_kv_array *a, const void *x, struct tu_kv_coded *out,
-                      struct tu_err *err)
-{
-    struct plan p = {.form = HUFFMAN};
-    (void)row;
-    return encode(&p, spec, a, x, out, err);
-}
-
-int tui_zlib_encode(const struct tu_kv_codec *row, const struct tu_spec *spec,
-                    const struct tu_kv_array *a, const void *x, struct tu_kv_coded *out,
-                    struct tu_err *err)
-{
-    struct plan p = {.form = ZLIB, .strategy = Z_HUFFMAN_ONLY};
-    const char *s = tu_spec_get(spec, "strategy");
-    uint64_t level;
-    (void)row;
-    int rc = tu_spec_u64(spec, "level", 6, &level, err);
-    if (!rc && level > 9)
-        rc = tu_fail(err, TU_EUSAGE, "zlib: level=%" PRIu64 " is not 0 to 9", level);
-    if (s && !strcmp(s, "default"))
-        p.strategy = Z_DEFAULT_STRATEGY;
-    else if (s && !strcmp(s, "rle"))
-        p.strategy = Z_RLE;
-    else if (s && strcmp(s, "huffman") != 0)
-        rc = tu_fail(err, TU_EUSAGE, "zlib: strategy=%.20s is not huffman, default or rle", s);
-    p.level = (int)level;
-    return rc ? rc : encode(&p, spec, a, x, out, err);
 }
 
 /* Decoding ------------------------------------------------------------------------------- */
@@ -288,25 +250,27 @@ static bool get_planes(const struct plan *p, const uint8_t *in, size_t size, uin
     return true;
 }
 
-static bool get_zlib(const struct plan *p, const uint8_t *in, size_t size, uint8_t *x, size_t n)
+static bool get_pressed(const struct plan *p, const uint8_t *in, size_t size, uint8_t *x,
+                        size_t n)
 {
     size_t rest = n * (p->elem - 1);
-    uLongf got = (uLongf)n, more = (uLongf)rest;
     if (size < 8)
         return false;
     size_t a = tu_le32(in), b = tu_le32(in + 4);
     if (a > size - 8 || (b ? b : rest) != size - 8 - a ||
-        uncompress(p->plane, &got, in + 8, (uLong)a) != Z_OK || got != n)
-        return false;
-    if (b && (uncompress(p->rest, &more, in + 8 + a, (uLong)b) != Z_OK || more != rest))
+        !tui_unpress(&p->press, in + 8, a, p->plane, n) ||
+        (b && !tui_unpress(&p->press, in + 8 + a, b, p->rest, rest)))
         return false;
     tui_planes_unite(p->dtype, &p->bias, p->col, x, n, p->plane, b ? p->rest : in + 8 + a);
     return true;
 }
 
+/* A chunk has the form of the codec, or none. */
 static bool get_chunk(const struct plan *p, unsigned form, const uint8_t *in, size_t size,
                       uint8_t *x, size_t n)
 {
+    if (form != RAW && form != p->form)
+        return false;
     switch (form) {
     case RAW:
         if (size != n * p->elem)
@@ -315,8 +279,7 @@ static bool get_chunk(const struct plan *p, unsigned form, const uint8_t *in, si
         return true;
     case SPLIT: return get_split(p, in, size, x, n);
     case HUFFMAN: return get_planes(p, in, size, x, n);
-    case ZLIB: return get_zlib(p, in, size, x, n);
-    default: return false;
+    default: return get_pressed(p, in, size, x, n);
     }
 }
 
@@ -327,8 +290,7 @@ static int begun(struct plan *p, const struct tu_kv_array *a, const struct tu_kv
     const uint8_t *in = part[0].data;
     uint64_t columns = a->heads * a->dim;
     *at = 0;
-    if (n != 1 || part[0].dtype != TU_U8 || part[0].bytes < 1 || in[0] > (CHANNEL | BIAS) ||
-        p->elem > 4)
+    if (n != 1 || part[0].dtype != TU_U8 || part[0].bytes < 1 || in[0] > (CHANNEL | BIAS))
         return 0;
     *channel = in[0] & CHANNEL;
     if (!(in[0] & BIAS))
@@ -348,14 +310,14 @@ int tui_chunked_decode(const struct tu_kv_codec *row, const struct tu_spec *spec
                        const struct tu_kv_array *a, const struct tu_kv_part *part, unsigned n,
                        void *out, struct tu_err *err)
 {
-    struct plan p = {.dtype = a->dtype, .elem = tu_dtype_find(a->dtype)->block_bytes};
+    struct plan p;
     uint64_t all = tui_elements(a), done = 0, at;
     const uint8_t *in = part[0].data;
     uint8_t *to = out;
     void *turned = NULL;
     bool channel = false;
     (void)row;
-    int rc = scratch(&p, err);
+    int rc = prepare(&p, spec, a, err);
     if (!rc)
         rc = begun(&p, a, part, n, &channel, &at, err);
     bool good = !rc && at;

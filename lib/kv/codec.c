@@ -7,6 +7,7 @@
 
 static const char *const order_keys[] = {"order", NULL};
 static const char *const zlib_keys[] = {"order", "level", "strategy", NULL};
+static const char *const zstd_keys[] = {"order", "level", NULL};
 static const char *const kivi_keys[] = {"bits", "group", "residual", NULL};
 static const char *const cachegen_keys[] = {"bins", "delta", NULL};
 static const char *const kv4_keys[] = {"group", NULL};
@@ -14,18 +15,20 @@ static const char *const bfp_keys[] = {"bits", "block", "order", NULL};
 static const char *const fmpq_keys[] = {"group", "wide", NULL};
 static const char *const fp8_keys[] = {"elem", NULL};
 
-#define CHUNKED(name, help, source, keys, encode)                                        \
-    {name, help, source, keys, true, NULL, encode, tui_chunked_decode}
+#define CHUNKED(name, help, source, keys)                                                \
+    {name, help, source, keys, true, NULL, tui_chunked_encode, tui_chunked_decode}
 #define BASED(name, help, source, keys, base)                                            \
     {name, help, source, keys, false, base, tui_based_encode, tui_based_decode}
 
 const struct tu_kv_codec tu_kv_codecs[] = {
     CHUNKED("split16", "lossless, 12 bits: 16 exponents by code, the rest listed (bf16)",
-            "SplitZip, arXiv 2605.01708", order_keys, tui_split16_encode),
-    CHUNKED("planes", "lossless: exponents under a Huffman code", NULL, order_keys,
-            tui_planes_encode),
-    CHUNKED("zlib", "lossless: exponents by zlib; level= strategy=huffman|default|rle", NULL,
-            zlib_keys, tui_zlib_encode),
+            "SplitZip, arXiv 2605.01708", order_keys),
+    CHUNKED("planes", "lossless: exponents under a Huffman code; order=", NULL, order_keys),
+    CHUNKED("zlib", "lossless: planes by zlib; level= strategy=huffman|default|rle", NULL,
+            zlib_keys),
+    CHUNKED("zstd", "lossless: planes by Zstandard, if libzstd.so.1 is there; level=", NULL,
+            zstd_keys),
+    CHUNKED("lz4", "lossless: planes by LZ4, if liblz4.so.1 is there", NULL, order_keys),
     {"kivi", "keys by channel, values by token, the last tokens whole; bits= group= residual=",
      "KIVI, arXiv 2402.02750", kivi_keys, false, NULL, tui_kivi_encode, tui_kivi_decode},
     BASED("kv4", "4 bits with zeros, groups along the columns; group=", "COMET, arXiv 2410.12168",

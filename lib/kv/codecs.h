@@ -12,16 +12,9 @@ typedef int (*tui_decode_fn)(const struct tu_kv_codec *row, const struct tu_spec
                              const struct tu_kv_array *a, const struct tu_kv_part *part,
                              unsigned n, void *out, struct tu_err *err);
 
-int tui_split16_encode(const struct tu_kv_codec *, const struct tu_spec *,
+int tui_chunked_encode(const struct tu_kv_codec *, const struct tu_spec *,
                        const struct tu_kv_array *, const void *, struct tu_kv_coded *,
                        struct tu_err *);
-int tui_planes_encode(const struct tu_kv_codec *, const struct tu_spec *,
-                      const struct tu_kv_array *, const void *, struct tu_kv_coded *,
-                      struct tu_err *);
-int tui_zlib_encode(const struct tu_kv_codec *, const struct tu_spec *,
-                    const struct tu_kv_array *, const void *, struct tu_kv_coded *,
-                    struct tu_err *);
-/* Decodes the three above: a chunk says what it is. */
 int tui_chunked_decode(const struct tu_kv_codec *, const struct tu_spec *,
                        const struct tu_kv_array *, const struct tu_kv_part *, unsigned,
                        void *, struct tu_err *);

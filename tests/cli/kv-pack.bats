@@ -260,7 +260,7 @@ PY
 
 @test "compress and back: lossless codecs, schemes in the stream, a report" {
     cache a.tns 64
-    for c in planes zlib zlib:level=1,strategy=rle planes:order=channel; do
+    for c in planes zlib zstd:level=3 lz4 zlib:level=1,strategy=rle planes:order=channel; do
         kv-pack compress -c "$c" a.tns | kv-pack decompress | cmp - a.tns || { echo "$c"; return 1; }
     done
     kv-pack convert -d bf16 a.tns -o b.tns

@@ -172,8 +172,9 @@ int main(int argc, char **argv)
     for (int v = 0; v < 2; v++) {
         codec("split16", v);
         codec("planes", v);
-        codec("planes:order=token", v);
-        codec("zlib:order=token", v);
+        codec("zlib", v);
+        codec("zstd", v);
+        codec("lz4", v);
     }
     layout("nhd-paged", TU_KV_K);
     layout("vllm-fa", TU_KV_V);
