@@ -66,7 +66,7 @@ LIB_A     := $(B)/lib/libtensorutils.a
 LIB_SO    := $(B)/lib/libtensorutils.so.$(SOVERSION)
 
 .PHONY: all help lib demo cuda check check-cuda check-unit check-cli check-all lint bench fuzz fuzz-run interop golden \
-        completions install uninstall clean deps tests-bin print-build
+        completions install uninstall dist distcheck clean deps tests-bin print-build
 .DEFAULT_GOAL := all
 .SECONDARY:
 .DELETE_ON_ERROR:
@@ -237,6 +237,11 @@ install: all ## into DESTDIR/PREFIX
 	@BUILD=$(B) DESTDIR='$(DESTDIR)' PREFIX='$(PREFIX)' tools/install
 uninstall:
 	@BUILD=$(B) DESTDIR='$(DESTDIR)' PREFIX='$(PREFIX)' tools/install --remove
+
+dist: ## the committed tree as a tarball in build/
+	@tools/dist
+distcheck: ## build the tarball elsewhere, install it, test what was installed
+	@tools/dist --check
 
 clean:
 	rm -rf build
