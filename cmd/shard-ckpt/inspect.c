@@ -104,6 +104,11 @@ static int inspect(struct tu_ctx *ctx, const char *path, bool *yes)
         bad |= row(ctx, "checksums", checksums(ctx, c, &err), &err);
         bad |=
             row(ctx, "replicas", tu_ckpt_replicas(c, false, shard_job(ctx), &err), &err);
+        uint64_t compared;
+        bad |= row(ctx, "digests",
+                   tu_ckpt_verify_digests(c, shard_opts(NULL, false), shard_job(ctx),
+                                          &compared, &err),
+                   &err);
         bad |= row(ctx, "masters", masters(ctx, c, &err), &err);
     }
     tu_ckpt_close(c);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* verify.c: is a checkpoint whole: structure, stored checksums, equal replicas. */
+/* verify.c: is a checkpoint whole: structure, stored checksums, equal replicas, the digests
+ * that a conversion left. */
 
 #include "opts.h"
 
@@ -9,17 +10,18 @@ static const struct tu_column columns[] = {
     {"files", "FILES", TU_COL_U64, 6},
     {"checksums", "CHECKSUMS", TU_COL_U64, 9},
     {"replicas", "REPLICAS", TU_COL_U64, 8},
+    {"digests", "DIGESTS", TU_COL_U64, 8},
     {"bytes", "BYTES", TU_COL_U64, 14},
     {"checkpoint", "CHECKPOINT", TU_COL_NAME, 1},
     {0},
 };
 
 struct seen {
-    uint64_t checksums, replicas, bytes;
+    uint64_t checksums, replicas, digests, bytes;
 };
 
-static int verify(struct tu_ctx *ctx, const struct tu_ckpt *c, struct seen *s,
-                  struct tu_err *err)
+static int verify(struct tu_ctx *ctx, const struct tu_ckpt *c,
+                  const struct tu_shard_opts *o, struct seen *s, struct tu_err *err)
 {
     const struct tu_job *job = shard_job(ctx);
     int rc = 0;
@@ -27,13 +29,15 @@ static int verify(struct tu_ctx *ctx, const struct tu_ckpt *c, struct seen *s,
         struct tu_source *src = c->file[f].source;
         for (size_t i = 0; i < src->n && !rc; i++) {
             rc = tu_source_verify(src, i, job->pool, err);
-            s->checksums += src->ops->verify != NULL;
+            s->checksums += tu_source_summed(src, i);
             s->bytes += src->tensor[i].bytes;
         }
     }
     for (size_t i = 0; i < c->pieces; i++)
         s->replicas += c->piece[i].replica;
-    return rc ? rc : tu_ckpt_replicas(c, false, job, err);
+    if (!rc)
+        rc = tu_ckpt_replicas(c, false, job, err);
+    return rc ? rc : tu_ckpt_verify_digests(c, o, job, &s->digests, err);
 }
 
 static int run(struct tu_ctx *ctx, int argc, char **argv)
@@ -46,7 +50,7 @@ static int run(struct tu_ctx *ctx, int argc, char **argv)
         struct seen s = {0};
         int rc = shard_open(ctx, &c, argv[i], shard_from(), o, &err);
         if (!rc)
-            rc = verify(ctx, c, &s, &err);
+            rc = verify(ctx, c, o, &s, &err);
         if (rc)
             tu_error(ctx, &err);
         tu_row(ctx, (struct tu_cell[]){{.b = !rc},
@@ -54,6 +58,7 @@ static int run(struct tu_ctx *ctx, int argc, char **argv)
                                        {.none = !c, .u = c ? c->files : 0},
                                        {.u = s.checksums},
                                        {.u = s.replicas},
+                                       {.u = s.digests},
                                        {.u = s.bytes},
                                        {.s = argv[i]}});
         tu_ckpt_close(c);
@@ -65,7 +70,7 @@ static const char *const usage[] = {"[option ...] checkpoint ...", NULL};
 
 const struct tu_cmd cmd_verify = {
     .name = "verify",
-    .summary = "check structure, stored checksums and replicas",
+    .summary = "check structure, stored checksums, replicas and digests",
     .usage = usage,
     .shared = source_options,
     .flags = TU_CMD_NO_SEED | TU_CMD_NO_DEVICE | TU_CMD_NO_FORCE,

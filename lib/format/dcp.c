@@ -73,7 +73,7 @@ static void dcp_close(struct tu_source *s)
     tui_source_free(s);
 }
 
-static const struct tu_source_ops ops = {dcp_read, dcp_verify, dcp_close};
+static const struct tu_source_ops ops = {dcp_read, dcp_verify, NULL, dcp_close};
 
 /* A file of the folder, opened once. Its name may not lead out of it. */
 static int file_of(struct dcp *d, const char *name, struct tu_in **out,

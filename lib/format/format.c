@@ -213,6 +213,18 @@ bool tui_has_crc(const struct tu_source *s, size_t i)
     return s->crc && s->crc[i] != TU_CRC_NONE && !s->no_crc;
 }
 
+bool tui_summed_always(const struct tu_source *s, size_t i)
+{
+    (void)s;
+    (void)i;
+    return true;
+}
+
+bool tu_source_summed(const struct tu_source *s, size_t i)
+{
+    return i < s->n && !s->no_crc && (s->ops->summed ? s->ops->summed(s, i) : tui_has_crc(s, i));
+}
+
 int tui_check_crc(const struct tu_source *s, size_t i, uint32_t crc, struct tu_err *err)
 {
     if (!tui_has_crc(s, i) || crc == s->crc[i])

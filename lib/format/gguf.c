@@ -70,7 +70,7 @@ static void close_gguf(struct tu_source *s)
     tui_source_free(s);
 }
 
-static const struct tu_source_ops source_ops = { read_gguf, NULL, close_gguf };
+static const struct tu_source_ops source_ops = { read_gguf, NULL, NULL, close_gguf };
 
 static bool sniff_gguf(const char *path, const unsigned char *head, size_t n)
 {

@@ -74,7 +74,13 @@ static void close_hf(struct tu_source *s)
     tui_source_free(s);
 }
 
-static const struct tu_source_ops source_ops = { read_hf, verify_hf, close_hf };
+static bool summed_hf(const struct tu_source *s, size_t i)
+{
+    const struct hf_source *h = (const struct hf_source *)s;
+    return tu_source_summed(h->shard[h->at[i].shard], h->at[i].i);
+}
+
+static const struct tu_source_ops source_ops = { read_hf, verify_hf, summed_hf, close_hf };
 
 static bool is_index(const char *path)
 {

@@ -374,7 +374,14 @@ static void close_join(struct tu_source *s)
     tui_source_free(s);
 }
 
-static const struct tu_source_ops source_ops = { read_join, verify_join, close_join };
+static bool summed_join(const struct tu_source *s, size_t i)
+{
+    const struct join_source *j = (const struct join_source *)s;
+    return tu_source_summed(j->below, j->whole[i].first);
+}
+
+static const struct tu_source_ops source_ops = { read_join, verify_join, summed_join,
+                                                 close_join };
 
 static int build(struct join_source *j, bool *any, struct tu_err *err)
 {

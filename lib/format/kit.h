@@ -22,6 +22,8 @@ TU_MUST int tui_source_meta(struct tu_source *s, const char *topic, const char *
                             struct tu_err *err);
 
 /* Does the file store the CRC-32 of just tensor i's bytes, and is it to be believed? */
+/* ops->summed of formats whose every tensor has one. */
+bool tui_summed_always(const struct tu_source *s, size_t i);
 bool tui_has_crc(const struct tu_source *s, size_t i);
 /* TU_EPCRC where it does and says something else. */
 TU_MUST int tui_check_crc(const struct tu_source *s, size_t i, uint32_t crc, struct tu_err *err);

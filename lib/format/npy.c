@@ -201,7 +201,7 @@ static void close_npy(struct tu_source *s)
     tui_source_free(s);
 }
 
-static const struct tu_source_ops source_ops = { read_npy, NULL, close_npy };
+static const struct tu_source_ops source_ops = { read_npy, NULL, NULL, close_npy };
 
 static bool sniff_npy(const char *path, const unsigned char *head, size_t n)
 {

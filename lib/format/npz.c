@@ -55,7 +55,7 @@ static void close_npz(struct tu_source *s)
     tui_source_free(s);
 }
 
-static const struct tu_source_ops npz_ops = {read_npz, verify_npz, close_npz};
+static const struct tu_source_ops npz_ops = {read_npz, verify_npz, tui_summed_always, close_npz};
 
 static bool has_suffix(const char *name, size_t n)
 {

@@ -17,7 +17,7 @@ static int read_st(struct tu_source *s, size_t i, uint64_t off, void *buf, size_
     return tu_in_pread(s->extent[i].in, s->extent[i].off + off, buf, n, err);
 }
 
-static const struct tu_source_ops source_ops = { read_st, NULL, tui_source_free };
+static const struct tu_source_ops source_ops = { read_st, NULL, NULL, tui_source_free };
 
 static bool sniff_st(const char *path, const unsigned char *head, size_t n)
 {

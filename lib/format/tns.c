@@ -37,7 +37,8 @@ static void close_tns(struct tu_source *s)
     tui_source_free(s);
 }
 
-static const struct tu_source_ops source_ops = { read_tns, verify_tns, close_tns };
+static const struct tu_source_ops source_ops = { read_tns, verify_tns, tui_summed_always,
+                                                 close_tns };
 
 static bool sniff_tns(const char *path, const unsigned char *head, size_t n)
 {

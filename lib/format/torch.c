@@ -123,7 +123,14 @@ static void close_torch(struct tu_source *source)
     tui_source_free(source);
 }
 
-static const struct tu_source_ops torch_ops = {read_torch, verify_torch, close_torch};
+static bool summed_torch(const struct tu_source *source, size_t i)
+{
+    const struct tui_torch *t = (const struct tui_torch *)source;
+    return t->zip && t->storage[t->found[i].view.storage].in != t->spool;
+}
+
+static const struct tu_source_ops torch_ops = {read_torch, verify_torch, summed_torch,
+                                               close_torch};
 
 /* Making the source ------------------------------------------------------------------ */
 

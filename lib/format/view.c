@@ -60,7 +60,14 @@ static void close_view(struct tu_source *base)
     tui_source_free(base);
 }
 
-static const struct tu_source_ops source_ops = { read_view, verify_view, close_view };
+static bool summed_view(const struct tu_source *base, size_t i)
+{
+    const struct view_source *s = (const struct view_source *)base;
+    return !s->item[i].data && tu_source_summed(s->below, s->item[i].from);
+}
+
+static const struct tu_source_ops source_ops = { read_view, verify_view, summed_view,
+                                                 close_view };
 
 static int add_item(struct view_source *s, struct tu_view_item *v, struct tu_tensor *t,
                     struct tu_err *err)

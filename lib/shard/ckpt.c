@@ -9,6 +9,7 @@
 #include <sys/stat.h>
 
 #include "ckpt.h"
+#include "trust.h"
 
 const struct tu_layout *const tu_layouts[] = {
     &tui_layout_hf,
@@ -93,6 +94,7 @@ void tu_ckpt_close(struct tu_ckpt *c)
         return;
     for (size_t i = 0; i < c->files; i++) {
         tu_source_close(c->file[i].source);
+        tui_trust_free(c->file[i].trust);
         tu_free(c->file[i].list);
     }
     for (size_t i = 0; i < c->atoms; i++)
@@ -131,9 +133,13 @@ int tui_add_source(struct tu_ckpt *c, const char *path, struct tu_source *s,
                    struct tu_coord at, uint32_t *number, struct tu_err *err)
 {
     struct tu_ckpt_file f = {.format = s->format, .source = s, .at = at};
-    int rc = add_file(c, f, path, number, err);
-    if (rc)
+    int rc = tui_trust_new(&f.trust, s, err);
+    if (!rc)
+        rc = add_file(c, f, path, number, err);
+    if (rc) {
+        tui_trust_free(f.trust);
         tu_source_close(s);
+    }
     return rc;
 }
 

@@ -12,6 +12,7 @@
 
 #include "dcp.h"
 #include "single.h"
+#include "trust.h"
 
 #define STATE ".state."
 
@@ -110,7 +111,7 @@ static int add_step(struct reader *r, size_t i, struct tu_err *err)
     int rc =
         t->bytes > 8 ? tu_fail(err, TU_EFORMAT, "'%.100s' is no scalar", t->name) : 0;
     if (!rc)
-        rc = tu_source_read(r->c->file[0].source, i, 0, raw, (size_t)t->bytes, err);
+        rc = tui_read_sound(r->c, 0, i, 0, raw, (size_t)t->bytes, err);
     if (!rc)
         rc = tu_cast(TU_F64, &step, t->dtype, raw, 1, err);
     return rc ? rc : tui_set_step(r->c, step, t->name, err);

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "deepspeed.h"
+#include "trust.h"
 
 struct builder {
     struct tui_params *out;
@@ -133,7 +134,7 @@ static int find_step(struct builder *b, struct tu_err *err)
         if (p->replica || p->tensor.bytes > sizeof raw)
             continue;
         int rc = p->data ? (memcpy(raw, p->data, p->tensor.bytes), 0)
-                         : tu_source_read(from->file[p->file].source, p->index, 0, raw,
+                         : tui_read_sound(from, p->file, p->index, 0, raw,
                                           (size_t)p->tensor.bytes, err);
         return rc ? rc : tu_cast(TU_F64, &b->out->step, p->tensor.dtype, raw, 1, err);
     }

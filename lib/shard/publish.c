@@ -25,7 +25,6 @@
 
 #include "publish.h"
 
-#define DIGESTS "tensorutils-digests.txt"
 
 static int remove_one(const char *path, const struct stat *st, int type, struct FTW *at)
 {
@@ -274,7 +273,7 @@ int tui_target_rest(struct tui_target *t, const char *digests, size_t n,
         rc = write_small(t, to->layout->side_folder, to->side[i].name, to->side[i].text,
                          to->side[i].n, err);
     if (!rc)
-        rc = write_small(t, "", DIGESTS, digests, n, err);
+        rc = write_small(t, "", TU_DIGESTS, digests, n, err);
     if (!rc && to->layout->extra)
         rc = to->layout->extra(to, t->folder, t->job, err);
     return rc;

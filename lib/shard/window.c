@@ -10,6 +10,7 @@
 
 #include "copy2d.h"
 #include "move.h"
+#include "trust.h"
 
 #define GAP ((uint64_t)256 << 10) /* bytes worth reading to join two runs */
 
@@ -114,8 +115,7 @@ static int read_piece(const struct tu_ckpt *c, uint32_t piece, uint64_t first, v
         memcpy(buf, (const char *)p->data + first * elem, (size_t)n * elem);
         return 0;
     }
-    return tu_source_read(c->file[p->file].source, p->index, first * elem, buf,
-                          (size_t)n * elem, err);
+    return tui_read_sound(c, p->file, p->index, first * elem, buf, (size_t)n * elem, err);
 }
 
 /* One span that is too long for the stage: by halves, then by its runs. */

@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "single.h"
+#include "trust.h"
 #include "zero.h"
 
 #define U(x) ((unsigned long long)(x))
@@ -254,8 +255,7 @@ int tui_zero_step(struct zero_reader *r, uint32_t f, const struct tu_pnode *v,
         char raw[16];
         if (s->tensor[i].bytes > 8)
             return 0;
-        rc = tu_source_read(r->c->file[f].source, i, 0, raw, (size_t)s->tensor[i].bytes,
-                            err);
+        rc = tui_read_sound(r->c, f, i, 0, raw, (size_t)s->tensor[i].bytes, err);
         if (!rc)
             rc = tu_cast(TU_F64, &step, s->tensor[i].dtype, raw, 1, err);
     }

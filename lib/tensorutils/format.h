@@ -49,6 +49,8 @@ struct tu_source_ops {
                 struct tu_err *err);
     /* Verify stored checksums of tensor i; NULL: the format has none. */
     int (*verify)(struct tu_source *s, size_t i, struct tu_pool *pool, struct tu_err *err);
+    /* Does the file store a checksum of tensor i? NULL: as `crc` of the source says. */
+    bool (*summed)(const struct tu_source *s, size_t i);
     void (*close)(struct tu_source *s);
 };
 
@@ -168,6 +170,8 @@ TU_API TU_MUST int tu_source_read(struct tu_source *s, size_t i, uint64_t off, v
                                   struct tu_err *err);
 TU_API TU_MUST int tu_source_verify(struct tu_source *s, size_t i, struct tu_pool *pool,
                                     struct tu_err *err);
+/* Has tu_source_verify anything to compare tensor i with? */
+TU_API bool tu_source_summed(const struct tu_source *s, size_t i);
 /* Index of the first tensor with this name (sorted names, built on first use; not for
  * threads before the first call has returned); SIZE_MAX if none. */
 TU_API size_t tu_source_find(struct tu_source *s, const char *name);

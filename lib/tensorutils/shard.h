@@ -101,6 +101,7 @@ struct tu_ckpt_file {
     const char *path; /* below the root; "" for a checkpoint of one file */
     const struct tu_format *format;
     struct tu_source *source;
+    struct tui_trust *trust; /* what of the source was verified */
     struct tu_save save;
     struct tu_tensor *list; /* of save, growing */
     size_t list_cap;
@@ -277,6 +278,16 @@ TU_API TU_MUST int tu_plan_cost(const struct tu_ckpt *from, const struct tu_ckpt
 TU_API TU_MUST int tu_ckpt_digest(const struct tu_ckpt *c, const struct tu_shard_opts *o,
                                   const struct tu_job *job, struct tu_digest *out,
                                   struct tu_err *err);
+/* The manifest that convert leaves in a folder. */
+#define TU_DIGESTS "tensorutils-digests.txt"
+/* Compare the digests of all atoms with the manifest in the checkpoint's folder; *compared:
+ * how many are equal, 0 where no manifest is. Its lines that o leaves out do not count.
+ * Errors: TU_EPCRC, TU_EINCOMPLETE name the first tensor that is another, missing or not
+ * listed. */
+TU_API TU_MUST int tu_ckpt_verify_digests(const struct tu_ckpt *c,
+                                          const struct tu_shard_opts *o,
+                                          const struct tu_job *job, uint64_t *compared,
+                                          struct tu_err *err);
 /* Write `to` below a partial folder, then publish it as to->root. digest [from->atoms]
  * may be NULL. Errors: TU_EXISTS, TU_EIO (space), those of the source. */
 TU_API TU_MUST int tu_ckpt_convert(const struct tu_ckpt *from, struct tu_ckpt *to,

@@ -223,6 +223,59 @@ same_as() { sed 's/ - / /' | diff "$1" -; }
     run -3 shard-ckpt verify m
 }
 
+# spoil FILE: turn one bit in the middle of the file.
+spoil() {
+    local at=$(($(stat -c %s "$1") / 2))
+    printf "\\x$(printf %02x $((0x$(xxd -s $at -l 1 -p "$1") ^ 1)))" |
+        dd of="$1" bs=1 seek=$at conv=notrunc status=none
+}
+
+@test "no subcommand carries on what a stored checksum disowns" {
+    shard-ckpt convert --to megatron:tp=2 "$DATA/hf/llama_even" meg
+    shard-ckpt convert --to tns "$DATA/hf/llama_even" s.tns
+    cp -r meg good
+    spoil s.tns
+    spoil meg/release/mp_rank_01/model_optim_rng.pt
+    for bad in s.tns meg; do
+        for c in "convert --to hf $bad out" "cat $bad" "digest $bad" "diff $bad $bad" \
+            "average $bad good out" "verify $bad" "inspect --why $bad" "convert -j 7 --memory 1M --to tns $bad out"; do
+            # shellcheck disable=SC2086 # words
+            run shard-ckpt $c
+            [ "$status" = 3 ] || [ "$status,${c%% *}" = 1,inspect ] || fail "$c: $status"
+            [[ $output == *checksum* ]] || fail "$c: $output"
+            [ ! -e out ]
+        done
+    done
+    shard-ckpt convert --no-crc --to hf s.tns out
+}
+
+@test "verify compares with the digests that lie in the folder" {
+    for sha in "" --sha256; do
+        rm -rf out
+        # shellcheck disable=SC2086 # none or one
+        shard-ckpt convert $sha --to hf "$DATA/hf/llama_even" out
+        n=$(wc -l <out/tensorutils-digests.txt)
+        shard-ckpt verify --json out | grep -q "\"checksums\":0,\"replicas\":0,\"digests\":$n,"
+        shard-ckpt verify --include 'model\.layers\.0\.' out
+        spoil out/model.safetensors
+        run -3 shard-ckpt verify out
+        assert_output --partial "is not what out/tensorutils-digests.txt lists"
+        run -1 shard-ckpt inspect --why out
+        assert_output --partial "is not what out/tensorutils-digests.txt lists"
+    done
+    spoil out/model.safetensors
+    sed -i 2d out/tensorutils-digests.txt
+    run -3 shard-ckpt verify out
+    assert_output --partial "is there and not listed"
+    shard-ckpt digest --sha256 out >out/tensorutils-digests.txt
+    sed -n 's/norm\.weight$/norm.height/p' out/tensorutils-digests.txt | tail -1 >>out/tensorutils-digests.txt
+    run -3 shard-ckpt verify out
+    assert_output --partial "is listed and not there"
+    echo nonsense >out/tensorutils-digests.txt
+    run -3 shard-ckpt verify out
+    assert_output --partial "is no line of a manifest"
+}
+
 @test "replicas that differ are found" {
     shard-ckpt convert --to megatron:tp=2 "$DATA/hf/llama" a
     shard-ckpt convert --to megatron:tp=2 "$DATA/hf/llama_even" b
