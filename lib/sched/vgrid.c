@@ -6,7 +6,6 @@
  * rises; squeeze; once more for the tail with free choice of the weight gradients' slots;
  * put them again. Source: Qi et al., "Pipeline Parallelism with Controllable Memory",
  * 2024. */
-#include <stdlib.h>
 #include <string.h>
 #include "sched/vgrid.h"
 
@@ -23,6 +22,10 @@ struct grid {
         uint32_t rank, row, i;
     } * item; /* every operation in slot order */
     size_t items;
+    size_t *first; /* [slots+1]: where the operations of a slot stand in item */
+    struct mark {  /* a rank up to a slot */
+        int32_t slot, now, pending, peak;
+    } * mark; /* [p] */
 };
 
 static size_t width(const struct grid *g, uint32_t row)
@@ -35,27 +38,24 @@ static int32_t *at(const struct grid *g, uint32_t rank, uint32_t row, size_t i)
     return &g->t[row][rank * width(g, row) + i];
 }
 
-static int by_slot(const void *a, const void *b)
-{
-    const struct item *x = a, *y = b;
-    if (x->slot != y->slot)
-        return x->slot < y->slot ? -1 : 1;
-    if (x->rank != y->rank)
-        return x->rank < y->rank ? -1 : 1;
-    if (x->row != y->row)
-        return x->row < y->row ? -1 : 1;
-    return x->i < y->i ? -1 : x->i > y->i;
-}
-
+/* Every operation by slot, rank, row and number: counted, not compared. */
 static void list(struct grid *g, uint32_t rows)
 {
-    g->items = 0;
+    size_t *to = g->first;
+    memset(to, 0, ((size_t)g->slots + 1) * sizeof *to);
     for (uint32_t r = 0; r < g->p; r++)
         for (uint32_t row = 0; row < rows; row++)
             for (size_t i = 0; i < width(g, row); i++)
-                g->item[g->items++] =
-                    (struct item){*at(g, r, row, i), r, row, (uint32_t)i};
-    qsort(g->item, g->items, sizeof *g->item, by_slot);
+                to[*at(g, r, row, i) + 1]++;
+    for (int32_t s = 0; s < g->slots; s++)
+        to[s + 1] += to[s];
+    g->items = to[g->slots];
+    for (uint32_t r = 0; r < g->p; r++)
+        for (uint32_t row = 0; row < rows; row++)
+            for (size_t i = 0; i < width(g, row); i++) {
+                int32_t slot = *at(g, r, row, i);
+                g->item[to[slot]++] = (struct item){slot, r, row, (uint32_t)i};
+            }
 }
 
 static void occupy(struct grid *g, uint32_t rows)
@@ -103,22 +103,42 @@ static int32_t hold(struct grid *g, uint32_t r)
     return peak;
 }
 
-/* Peak from slot `from` on when each idle slot is taken by a waiting W, up to the last I.
- */
-static int32_t free_peak(const struct grid *g, uint32_t r)
+/* On up to slot `to`, each idle slot taken by a waiting W. */
+static void walk(const char *busy, int32_t to, int32_t limit, struct mark *k)
 {
-    const char *busy = g->busy + (size_t)r * (size_t)g->slots;
-    int32_t now = 0, peak = 0, pending = 0, last = *at(g, r, TUI_V_I, g->m - 1);
-    for (int32_t s = 0; s <= last; s++) {
-        if (busy[s] == 1 + TUI_V_F || busy[s] == 1 + TUI_V_F2)
-            now++;
-        else if (busy[s])
-            pending++;
-        else if (pending)
-            now--, pending--;
-        peak = now > peak ? now : peak;
+    for (; k->slot < to && k->peak <= limit; k->slot++) {
+        char what = busy[k->slot];
+        if (what == 1 + TUI_V_F || what == 1 + TUI_V_F2)
+            k->now++;
+        else if (what)
+            k->pending++;
+        else if (k->pending)
+            k->now--, k->pending--;
+        k->peak = k->now > k->peak ? k->now : k->peak;
     }
-    return peak;
+}
+
+/* The peak up to the last I from a mark on; past the limit it is any number over it. */
+static int32_t free_peak(const struct grid *g, uint32_t r, struct mark from, int32_t limit)
+{
+    walk(g->busy + (size_t)r * (size_t)g->slots, *at(g, r, TUI_V_I, g->m - 1) + 1, limit,
+         &from);
+    return from.peak;
+}
+
+/* The slot of the (i+1)-th gradient of either chunk; each chunk's are in order. */
+static int32_t gradient(const int32_t *x, const int32_t *y, size_t m, size_t i)
+{
+    size_t lo = i + 1 > m ? i + 1 - m : 0, hi = i + 1 < m ? i + 1 : m;
+    while (lo < hi) { /* so many of x are among the first i+1 */
+        size_t a = (lo + hi) / 2;
+        if (x[a] < y[i - a])
+            lo = a + 1;
+        else
+            hi = a;
+    }
+    int32_t v = lo ? x[lo - 1] : -1;
+    return i + 1 > lo && y[i - lo] > v ? y[i - lo] : v;
 }
 
 /* The slot before which an operation cannot stand. */
@@ -134,15 +154,7 @@ static int32_t earliest(const struct grid *g, const struct item *it)
         v = *at(g, r, it->row - 1, it->i);
     dep = v > dep ? v : dep;
     if (it->row == W_ROW) {
-        /* The i-th gradient of either chunk. */
-        size_t a = 0, b = 0;
-        for (size_t k = 0; k <= it->i; k++) {
-            int32_t x = a < g->m ? *at(g, r, TUI_V_I2, a) : INT32_MAX;
-            int32_t y = b < g->m ? *at(g, r, TUI_V_I, b) : INT32_MAX;
-            v = x < y ? x : y;
-            a += x < y;
-            b += x >= y;
-        }
+        v = gradient(at(g, r, TUI_V_I2, 0), at(g, r, TUI_V_I, 0), g->m, it->i);
         dep = v > dep ? v : dep;
     }
     if (it->i) {
@@ -185,12 +197,17 @@ static void pull_free(struct grid *g, const struct item *it, int32_t peak)
 {
     const char *busy = g->busy + (size_t)it->rank * (size_t)g->slots;
     struct item now = *it;
-    for (int32_t s = earliest(g, it); s < it->slot; s++) {
+    struct mark *k = &g->mark[it->rank]; /* nothing before it has moved since */
+    int32_t lo = earliest(g, it);
+    if (k->slot > lo)
+        *k = (struct mark){0};
+    walk(busy, lo, INT32_MAX, k);
+    for (int32_t s = lo; s < it->slot; s++) {
         if (busy[s])
             continue;
         move(g, &now, s);
         now.slot = s;
-        if (free_peak(g, it->rank) <= peak)
+        if (free_peak(g, it->rank, *k, peak) <= peak)
             return;
     }
     move(g, &now, it->slot);
@@ -204,7 +221,8 @@ static void reorder(struct grid *g, bool fixed_w)
     list(g, fixed_w ? TUI_V_ROWS + 1 : TUI_V_ROWS);
     occupy(g, fixed_w ? TUI_V_ROWS + 1 : TUI_V_ROWS);
     for (uint32_t r = 0; r < g->p; r++) {
-        mine = fixed_w ? hold(g, r) : free_peak(g, r);
+        g->mark[r] = (struct mark){0};
+        mine = fixed_w ? hold(g, r) : free_peak(g, r, g->mark[r], INT32_MAX);
         peak = mine > peak ? mine : peak;
     }
     for (size_t k = 0; k < g->items; k++) {
@@ -280,7 +298,9 @@ int tui_v_expand(struct tui_build *b, const int32_t (*block)[TUI_V_ROWS],
     g.busy = tu_alloc((size_t)g.p * (size_t)g.slots, 1, err);
     g.held = tu_alloc((size_t)g.p * (size_t)g.slots, sizeof *g.held, err);
     g.item = tu_alloc(6 * pm, sizeof *g.item, err);
-    int rc = clock && t && g.busy && g.held && g.item ? 0 : TU_ENOMEM;
+    g.first = tu_alloc((size_t)g.slots + 1, sizeof *g.first, err);
+    g.mark = tu_calloc(g.p, sizeof *g.mark, err);
+    int rc = clock && t && g.busy && g.held && g.item && g.first && g.mark ? 0 : TU_ENOMEM;
     if (!rc) {
         for (uint32_t row = 0; row <= W_ROW; row++)
             g.t[row] = t + row * pm;
@@ -301,5 +321,7 @@ int tui_v_expand(struct tui_build *b, const int32_t (*block)[TUI_V_ROWS],
     tu_free(g.busy);
     tu_free(g.held);
     tu_free(g.item);
+    tu_free(g.first);
+    tu_free(g.mark);
     return rc;
 }

@@ -13,7 +13,8 @@
 #include "sched/vsearch.h"
 
 #define PERIOD 6
-#define WORK_MAX 600000   /* operations of all blocks that are expanded, at most */
+#define WORK_MAX 600000  /* operations of all blocks that are expanded, at most, */
+#define TRIED_MIN 12     /* but so many blocks of any size */
 #define MOVES_MAX 100000 /* single operations moved, at most */
 #define MOVED_MAX 120000000 /* operations of all orders that moves make, at most */
 
@@ -177,7 +178,7 @@ int tui_search_v(struct tu_sched **out, const struct tu_sched_params *q, bool mo
                  struct tu_err *err)
 {
     struct search s = {.q = q, .span = INT64_MAX, .least_peak = INT64_MAX};
-    s.most = WORK_MAX / (6 * q->p * q->m) + 64;
+    s.most = WORK_MAX / (6 * q->p * q->m) + TRIED_MIN;
     int32_t(*block)[TUI_V_ROWS] = tu_alloc(q->p, sizeof *block, err);
     int rc = block ? 0 : TU_ENOMEM;
     for (int32_t f2 = 1; f2 < PERIOD && !rc; f2++)

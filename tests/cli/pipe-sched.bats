@@ -178,6 +178,13 @@ data=$ROOT/tests/data/sched
     grep -q '>update-ssd, 4 ranks, 6 layers<' c.svg
 }
 
+@test "a search of a large V ends soon and leaves no bubble" {
+    # Seconds of the processor, for the machine may be busy: 16 before the search was bounded.
+    (ulimit -t 5 && pipe-sched gen -s v-search -p 64 -m 512 >v.json)
+    run -0 pipe-sched sim --json v.json
+    assert_output --partial '"span":3072,'
+}
+
 @test "TikZ counts in centimetres, whatever the unit of time" {
     pipe-sched gen -s dualpipe -p 2 -m 4 --cost F=18522,B=37044,FB=50000 --to tikz >a.tex
     run -0 cat a.tex
