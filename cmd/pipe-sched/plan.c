@@ -8,7 +8,8 @@
 #include "pipe-sched/cluster.h"
 
 static struct {
-    const char *config, *emit, *overlap;
+    const char *config, *emit, *overlap, *interference;
+    double contention;
     uint64_t layers, hidden, heads, kv_heads, ffn, vocab, batch, seq, top;
     uint64_t max_tp, max_pp, max_cp, max_mb, max_vpp;
     uint64_t encoder_layers, encoder_hidden, encoder_tokens;
@@ -43,6 +44,12 @@ static const struct tu_opt options[] = {
     {0, "overlap", "FORM",
      "how a layer's compute and communication overlap; --list=overlaps", TU_OPT_STRING,
      &opt.overlap, NULL, 0},
+    {0, "contention", "SHARE",
+     "t3: how much slower a product is beside its collective; default 0", TU_OPT_DOUBLE,
+     &opt.contention, NULL, 0},
+    {0, "interference", "FILE",
+     "nano: speed of compute and network beside one another, by share of the device",
+     TU_OPT_FILE_IN, &opt.interference, NULL, 0},
     {0, "offload", NULL, "optimizer state on the host where the device is too small",
      TU_OPT_CHOICE, &opt.offload, offloads, 0},
     {0, "uneven", NULL, "stages may differ in layers: head and encoder count",
@@ -287,10 +294,33 @@ static int report(struct tu_ctx *ctx, const struct tu_train_query *q,
     return rc;
 }
 
+/* What operations cost one another, for the form that asks for it. */
+static int interference(struct tu_interference *x, struct tu_err *err)
+{
+    const char *form = opt.overlap ? opt.overlap : "";
+    struct tu_buf text = {0};
+    x->contention = opt.contention;
+    if (!(opt.contention >= 0 && opt.contention < 1e6))
+        return tu_fail(err, TU_EUSAGE, "--contention %g: a share of at least 0 is expected",
+                       opt.contention);
+    if (opt.contention > 0 && strcmp(form, "t3"))
+        return tu_fail(err, TU_EUSAGE, "--contention is for --overlap t3");
+    if (opt.interference && strcmp(form, "nano"))
+        return tu_fail(err, TU_EUSAGE, "--interference is for --overlap nano");
+    int rc = opt.interference ? pipe_slurp(opt.interference, &text, err) : 0;
+    if (!rc && opt.interference)
+        rc = tu_interference_read(x, text.data ? text.data : "", text.n, err);
+    if (rc)
+        tu_err_prefix(err, "%s", opt.interference);
+    tu_buf_release(&text);
+    return rc;
+}
+
 static int run(struct tu_ctx *ctx, int argc, char **argv)
 {
     struct tu_err err;
     struct tu_model m;
+    struct tu_interference x = {0};
     struct tu_train_query q = {.model = &m,
                                .batch = opt.batch,
                                .seq = opt.seq,
@@ -317,7 +347,10 @@ static int run(struct tu_ctx *ctx, int argc, char **argv)
     q.encoder = e.layers ? &e : NULL;
     q.uneven = opt.uneven || e.layers;
     q.offloads = opt.offload ? 1u << (opt.offload - 1) : ~0u;
-    int rc = model(ctx, &m, &err);
+    q.interference = &x;
+    int rc = interference(&x, &err);
+    if (!rc)
+        rc = model(ctx, &m, &err);
     if (!rc)
         rc = pipe_cluster(&q.cluster, &err);
     if (!rc)

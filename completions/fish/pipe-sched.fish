@@ -243,6 +243,8 @@ complete -c pipe-sched -n '__fish_seen_subcommand_from plan' -l max-mb -x -d 'la
 complete -c pipe-sched -n '__fish_seen_subcommand_from plan' -l max-vpp -x -d 'most chunks of a rank; default 8'
 complete -c pipe-sched -n '__fish_seen_subcommand_from plan' -l no-sequence-parallel -d 'activations are not split by tensor parallelism too'
 complete -c pipe-sched -n '__fish_seen_subcommand_from plan' -l overlap -x -a '(pipe-sched plan --list=forms 2>/dev/null)' -d 'how a layer\'s compute and communication overlap; --list=overlaps'
+complete -c pipe-sched -n '__fish_seen_subcommand_from plan' -l contention -x -d 't3: how much slower a product is beside its collective; default 0'
+complete -c pipe-sched -n '__fish_seen_subcommand_from plan' -l interference -r -F -d 'nano: speed of compute and network beside one another, by share of the device'
 complete -c pipe-sched -n '__fish_seen_subcommand_from plan' -l offload -x -a 'any none cpu split ssd' -d 'optimizer state on the host where the device is too small'
 complete -c pipe-sched -n '__fish_seen_subcommand_from plan' -l uneven -d 'stages may differ in layers: head and encoder count'
 complete -c pipe-sched -n '__fish_seen_subcommand_from plan' -l encoder-layers -x -d 'layers of a vision encoder in front'

@@ -12,6 +12,8 @@
 #define LAUNCH 5e-6   /* seconds: what each operation of a further nano-batch costs */
 #define T3_CHUNKS 8
 #define EIGHTHS 8
+#define NANO_MAX 8
+#define RESOURCES 3
 
 double tu_form_ladder(const double *module, size_t n, double c)
 {
@@ -72,41 +74,72 @@ double tu_form_scmoe(const double t[8], double *hidden, unsigned *position)
     return best;
 }
 
-double tu_form_nano(const double *time, const unsigned *resource, size_t ops, size_t k,
-                    const double *share, double overhead, size_t layers)
+/* Nano-batches under way. */
+struct nano {
+    const double *time;
+    const unsigned *resource;
+    size_t ops, k, total;
+    const double *speed;
+    size_t next[NANO_MAX];  /* operation of each chain */
+    double left[NANO_MAX];  /* of the one that runs, at full speed */
+    int serves[RESOURCES];  /* chain, -1: idle */
+    bool runs[NANO_MAX];
+};
+
+/* Every operation that can start now; the lower nano-batch first. */
+static unsigned start(struct nano *n, const double *share, double overhead)
 {
-    double chain[8] = {0}, free_at[3] = {0};
-    size_t next[8] = {0}, total = ops * layers;
-    if (!k || k > 8)
-        return NAN;
-    for (size_t left = total * k; left; left--) {
-        size_t best = k;
-        double start = INFINITY;
-        for (size_t b = 0; b < k; b++) {
-            if (next[b] == total)
-                continue;
-            double at = fmax(chain[b], free_at[resource[next[b] % ops]]);
-            if (at < start - 1e-12) {
-                start = at;
-                best = b;
-            }
-        }
-        size_t op = next[best]++ % ops;
-        double part = share ? share[best] : 1 / (double)k;
-        double end = start + time[op] * part + overhead;
-        chain[best] = end;
-        free_at[resource[op]] = end;
+    unsigned busy = 0;
+    for (size_t b = 0; b < n->k; b++) {
+        size_t op = n->next[b] % n->ops;
+        if (n->runs[b] || n->next[b] == n->total || n->serves[n->resource[op]] >= 0)
+            continue;
+        n->serves[n->resource[op]] = (int)b;
+        n->runs[b] = true;
+        n->left[b] = n->time[op] * (share ? share[b] : 1 / (double)n->k) + overhead;
     }
-    double last = 0;
-    for (size_t b = 0; b < k; b++)
-        last = fmax(last, chain[b]);
-    return last;
+    for (size_t r = 0; r < RESOURCES; r++)
+        busy += n->serves[r] >= 0;
+    return busy;
+}
+
+double tu_form_nano(const double *time, const unsigned *resource, size_t ops, size_t k,
+                    const double *share, double overhead, size_t layers,
+                    const double *speed)
+{
+    struct nano n = {time, resource, ops, k, ops * layers, speed, {0}, {0},
+                     {-1, -1, -1}, {false}};
+    double at = 0;
+    if (!k || k > NANO_MAX)
+        return NAN;
+    for (unsigned busy; (busy = start(&n, share, overhead)) > 0;) {
+        double rate[RESOURCES], step = INFINITY;
+        for (size_t r = 0; r < RESOURCES; r++) {
+            rate[r] = speed && busy > 1 ? speed[r] : 1;
+            if (n.serves[r] >= 0)
+                step = fmin(step, n.left[n.serves[r]] / rate[r]);
+        }
+        at += step;
+        for (size_t r = 0; r < RESOURCES; r++) {
+            int b = n.serves[r];
+            if (b < 0)
+                continue;
+            n.left[b] -= step * rate[r];
+            if (n.left[b] > 1e-12 * at) /* what rounding leaves is nothing */
+                continue;
+            n.serves[r] = -1;
+            n.runs[b] = false;
+            n.next[b]++;
+        }
+    }
+    return at;
 }
 
 double tu_form_nano_best(const double *time, const unsigned *resource, size_t ops,
-                         double overhead, size_t layers, size_t *k)
+                         double overhead, size_t layers, const double *speed,
+                         size_t *k)
 {
-    double best = tu_form_nano(time, resource, ops, 1, NULL, overhead, layers);
+    double best = tu_form_nano(time, resource, ops, 1, NULL, overhead, layers, speed);
     *k = 1;
     for (size_t n = 2; n <= 4; n++) {
         /* Every way to write eight as a sum of n; the last part is what is left. */
@@ -119,7 +152,7 @@ double tu_form_nano_best(const double *time, const unsigned *resource, size_t op
             part[n - 1] = EIGHTHS - sum;
             for (size_t i = 0; i < n; i++)
                 share[i] = (double)part[i] / EIGHTHS;
-            t = tu_form_nano(time, resource, ops, n, share, overhead, layers);
+            t = tu_form_nano(time, resource, ops, n, share, overhead, layers, speed);
             if (t < best - 1e-12) {
                 best = t;
                 *k = n;
@@ -136,7 +169,8 @@ double tu_form_nano_best(const double *time, const unsigned *resource, size_t op
             if (i + 1 >= n)
                 break;
         }
-        double equal = tu_form_nano(time, resource, ops, n, NULL, overhead, layers);
+        double equal =
+            tu_form_nano(time, resource, ops, n, NULL, overhead, layers, speed);
         if (equal < best - 1e-12) {
             best = equal;
             *k = n;
@@ -154,34 +188,44 @@ static double second(const struct tu_layer *l)
     return l->gate + l->dispatch + l->mlp + l->shared + l->combine;
 }
 
-static double standard(const struct tu_layer *l, size_t layers)
+static double standard(const struct tu_layer *l, size_t layers,
+                       const struct tu_interference *x)
 {
+    (void)x;
     return (double)layers * (l->attention + second(l) + 2 * l->reduce);
 }
 
-static double ladder(const struct tu_layer *l, size_t layers)
+static double ladder(const struct tu_layer *l, size_t layers,
+                     const struct tu_interference *x)
 {
+    (void)x;
     return tu_form_ladder((const double[]){l->attention, second(l)}, 2 * layers,
                           l->reduce);
 }
 
-static double kraken(const struct tu_layer *l, size_t layers)
+static double kraken(const struct tu_layer *l, size_t layers,
+                     const struct tu_interference *x)
 {
+    (void)x;
     return tu_form_kraken(l->attention, second(l), l->reduce, layers);
 }
 
 /* Half of an all-reduce is the reduce-scatter that the product feeds. */
-static double t3(const struct tu_layer *l, size_t layers)
+static double t3(const struct tu_layer *l, size_t layers,
+                 const struct tu_interference *x)
 {
+    double slower = x ? x->contention : 0;
     double half = l->reduce / 2;
-    double both = tu_form_t3(l->out, half, T3_CHUNKS, 0) - l->out +
-                  tu_form_t3(l->down, half, T3_CHUNKS, 0) - l->down;
+    double both = tu_form_t3(l->out, half, T3_CHUNKS, slower) - l->out +
+                  tu_form_t3(l->down, half, T3_CHUNKS, slower) - l->down;
     return (double)layers * (l->attention + second(l) + both + 2 * half);
 }
 
 /* Every second layer dense, the experts of the others fed from one layer before. */
-static double scmoe(const struct tu_layer *l, size_t layers)
+static double scmoe(const struct tu_layer *l, size_t layers,
+                    const struct tu_interference *x)
 {
+    (void)x;
     double hidden;
     unsigned position;
     const double t[8] = {l->attention, l->mlp,      l->attention, l->shared,
@@ -191,7 +235,7 @@ static double scmoe(const struct tu_layer *l, size_t layers)
 }
 
 /* Four layers and two give the rest: the pattern repeats. */
-static double nano(const struct tu_layer *l, size_t layers)
+static double nano_layers(const struct tu_layer *l, size_t layers, const double *speed)
 {
     enum { COMPUTE, MEMORY, NETWORK };
     const double time[6] = {l->attention, l->reduce, l->gate + l->dispatch,
@@ -199,11 +243,26 @@ static double nano(const struct tu_layer *l, size_t layers)
     static const unsigned resource[6] = {COMPUTE, NETWORK, NETWORK,
                                          COMPUTE, NETWORK, NETWORK};
     size_t k;
-    double one = standard(l, layers);
-    double four = tu_form_nano_best(time, resource, 6, LAUNCH, 4, &k);
-    double two = tu_form_nano_best(time, resource, 6, LAUNCH, 2, &k);
-    double all = four + ((double)layers - 4) * (four - two) / 2;
-    return fmin(one, all);
+    double four = tu_form_nano_best(time, resource, 6, LAUNCH, 4, speed, &k);
+    double two = tu_form_nano_best(time, resource, 6, LAUNCH, 2, speed, &k);
+    return four + ((double)layers - 4) * (four - two) / 2;
+}
+
+/* With interference the network gets the share that serves best. */
+static double nano(const struct tu_layer *l, size_t layers,
+                   const struct tu_interference *x)
+{
+    double best = standard(l, layers, NULL);
+    if (!x || !x->network.n)
+        return fmin(best, nano_layers(l, layers, NULL));
+    for (size_t i = 0; i < x->network.n; i++) {
+        double share = x->network.share[i];
+        const double speed[RESOURCES] = {tu_curve_at(&x->compute, 1 - share), 1,
+                                         x->network.speed[i]};
+        if (speed[0] > 0)
+            best = fmin(best, nano_layers(l, layers, speed));
+    }
+    return best;
 }
 
 static const struct tu_overlap form_standard = {

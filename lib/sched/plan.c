@@ -396,7 +396,12 @@ int tu_train_make(struct tu_train_plan *out, const struct tu_train_query *q,
                                c->cpu_convert > 0))
         return tu_fail(err, TU_EUSAGE,
                        "plan: offloading needs rates of the host, its CPU and its SSD");
+    struct tu_train_query with = *q;
     bool full;
+    with.memo = tu_calloc(1, sizeof *with.memo, err);
+    if (!with.memo)
+        return TU_ENOMEM;
+    s.q = q = &with;
     int rc = q->only ? add(&s, q->only, &full, err) : degrees(&s, err);
     if (!rc && out->n)
         qsort(out->row, out->n, sizeof *out->row, by_time);
@@ -406,6 +411,7 @@ int tu_train_make(struct tu_train_plan *out, const struct tu_train_query *q,
         rc = simulate(&out->row[k], q, err);
     if (!rc && out->n)
         qsort(out->row, out->n, sizeof *out->row, by_time);
+    tu_free(with.memo);
     if (rc)
         tu_train_release(out);
     return rc;

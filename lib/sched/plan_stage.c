@@ -132,14 +132,23 @@ static double compute(const struct tu_layer *l)
 }
 
 /* Times of so many layers, forward and gradient, with what the form leaves exposed. */
-static void price_layers(struct tui_times *t, const struct tu_overlap *form,
-                         uint32_t layers)
+static void price_layers(struct tui_times *t, const struct tu_train_query *q,
+                         const struct tu_layout_choice *a, uint32_t layers)
 {
-    if (layers == t->last.layers)
+    const struct tu_overlap *form = q->overlap ? q->overlap : tu_overlaps[0];
+    struct tui_priced now = {.key = {a->tp, a->cp, a->ep, a->mb, a->recompute, layers}};
+    uint32_t hash = 0;
+    if (!memcmp(t->last.key, now.key, sizeof now.key))
         return;
-    t->last.layers = layers;
-    t->last.forward = layers ? form->time(&t->forward, layers) : 0;
-    t->last.gradient = layers ? form->time(&t->gradient, layers) : 0;
+    for (size_t k = 0; k < 6; k++)
+        hash = hash * 31 + now.key[k];
+    struct tui_priced *kept = q->memo ? &q->memo->row[hash % TUI_MEMO] : &t->last;
+    if (layers && memcmp(kept->key, now.key, sizeof now.key)) {
+        now.forward = form->time(&t->forward, layers, q->interference);
+        now.gradient = form->time(&t->gradient, layers, q->interference);
+        *kept = now;
+    }
+    t->last = layers ? *kept : now;
 }
 
 struct tui_stage_time tui_stage_time(struct tui_times *t,
@@ -147,11 +156,9 @@ struct tui_stage_time tui_stage_time(struct tui_times *t,
                                      const struct tu_layout_choice *a,
                                      const struct tu_train_stage *stage)
 {
-    const struct tu_overlap *form = q->overlap ? q->overlap : tu_overlaps[0];
     double n = stage->layers, e = stage->encoder, head = stage->head ? t->head : 0;
     struct tui_stage_time s = {0};
-    (void)a;
-    price_layers(t, form, stage->layers);
+    price_layers(t, q, a, stage->layers);
     double f = t->last.forward, i = t->last.gradient;
     double exposed = f + i - n * (compute(&t->forward) + compute(&t->gradient));
     double tp = 2 * 2 * t->forward.reduce, ep = 2 * 2 * t->forward.dispatch;

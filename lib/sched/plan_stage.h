@@ -23,18 +23,21 @@ struct tui_stage_time {
     double f, i, w;
     double tp, ep, cp;
 };
+/* What the overlap form said before, for it may search: a place for each hash. */
+#define TUI_MEMO 4096u
+struct tui_memo {
+    struct tui_priced {
+        uint32_t key[6]; /* tp, cp, ep, micro-batch, recomputation, layers */
+        double forward, gradient;
+    } row[TUI_MEMO];
+};
 struct tui_times {
     struct tu_layer forward, gradient; /* of a layer */
     double weight;                     /* of a layer */
     double cp_forward, cp_gradient;    /* exposed, of a layer */
     double head, encoder_lin, encoder_quad;
     double tp_bytes, ep_bytes, cp_bytes; /* sent by a layer, both ways */
-    /* What the overlap form says of so many layers: stages are mostly alike, and a form
-     * may search. */
-    struct {
-        uint32_t layers;
-        double forward, gradient;
-    } last;
+    struct tui_priced last; /* stages are mostly alike */
 };
 void tui_times_of(struct tui_times *t, const struct tu_train_query *q,
                   const struct tu_layout_choice *a);

@@ -86,6 +86,26 @@ END
     refute_line --partial '"offload":"cpu"'
 }
 
+@test "plan: contention and interference cost time, each with its form" {
+    args='--layers 24 --hidden 4096 --heads 32 --gpus 32 --batch 64 --json --top 1'
+    step() { pipe-sched plan $args "$@" | grep -o '"step_s":[0-9.]*' | cut -d: -f2; }
+    printf 'network,0.1,0.4\nnetwork,0.3,0.9\ncompute,0.7,0.75\ncompute,0.9,0.95\n' >table
+    standard=$(step) nano=$(step --overlap nano) t3=$(step --overlap t3)
+    disturbed=$(step --overlap nano --interference table)
+    slower=$(step --overlap t3 --contention 0.5)
+    awk "BEGIN { exit !($nano <= $disturbed && $disturbed <= $standard && $t3 < $slower) }"
+    run -2 pipe-sched plan $args --contention 0.5
+    assert_output --partial '--overlap t3'
+    run -2 pipe-sched plan $args --overlap t3 --interference table
+    run -2 pipe-sched plan $args --overlap t3 --contention -1
+    echo 'network,2,1' >table
+    run -3 pipe-sched plan $args --overlap nano --interference table
+    assert_output --partial 'table: line 1'
+    # Seconds of the processor: the search of a form is not done twice.
+    (ulimit -t 2 && pipe-sched plan --layers 80 --hidden 8192 --heads 64 --gpus 1024 --batch 1024 \
+        --overlap nano --top 1)
+}
+
 @test "plan: overlap forms hide communication, and only that" {
     args='--layers 80 --hidden 8192 --heads 64 --gpus 64 --batch 256 --max-tp 8 --top 1 --json'
     # shellcheck disable=SC2086 # words

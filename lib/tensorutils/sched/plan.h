@@ -118,6 +118,8 @@ struct tu_train_query {
     bool uneven;                   /* stages may differ in layers: the busiest counts */
     const struct tu_encoder *encoder;
     const struct tu_overlap *overlap; /* NULL: standard */
+    const struct tu_interference *interference; /* NULL: none */
+    struct tui_memo *memo; /* tu_train_make's own */
     unsigned offloads;             /* bit for each enum tu_offload to try; 0: none only */
     bool all;                            /* keep the rejected too */
     const struct tu_layout_choice *only; /* price this one alone */
@@ -154,11 +156,28 @@ struct tu_layer {
     double reduce;           /* an all-reduce, behind each of the two */
     double gate, dispatch, combine, shared; /* experts: router, all-to-all, shared one */
 };
-/* A form: what `layers` layers take. */
+/* Speed, as a share of the full one, with so much of a device's units; rows by share,
+ * straight lines between, (0, 0) and (1, 1) at the ends. No rows: always 1. */
+#define TU_CURVE_MAX 32
+struct tu_curve {
+    size_t n;
+    double share[TU_CURVE_MAX], speed[TU_CURVE_MAX];
+};
+TU_API double tu_curve_at(const struct tu_curve *c, double share);
+/* What operations that run at once cost one another. */
+struct tu_interference {
+    double contention;                /* t3: a product beside its collective, 1 + this */
+    struct tu_curve compute, network; /* nano: network gets a share, compute the rest */
+};
+/* Lines "compute|network,SHARE,SPEED" ('#' comments); in order, rising. TU_EFORMAT. */
+TU_API TU_MUST int tu_interference_read(struct tu_interference *x, const char *text,
+                                        size_t n, struct tu_err *err);
+/* A form: what `layers` layers take. x NULL: nothing disturbs. */
 struct tu_overlap {
     const char *name, *help, *source;
     bool experts; /* for models with experts only */
-    double (*time)(const struct tu_layer *l, size_t layers);
+    double (*time)(const struct tu_layer *l, size_t layers,
+                   const struct tu_interference *x);
 };
 TU_API extern const struct tu_overlap *const tu_overlaps[]; /* NULL-ended */
 TU_API const struct tu_overlap *tu_overlap_find(const char *name);
@@ -177,12 +196,15 @@ TU_API double tu_form_t3(double g, double r, size_t chunks, double contention);
 TU_API double tu_form_scmoe(const double t[8], double *hidden, unsigned *position);
 /* Nano-batches (NanoFlow; tensorutils definition): operations of a layer with their
  * resource (0 compute, 1 memory, 2 network), k ≤ 8 nano-batches of share[] (NULL: equal),
- * overhead for each operation. */
+ * overhead for each operation. speed[3] (NULL: 1): of a resource's operation while one of
+ * another resource runs. */
 TU_API double tu_form_nano(const double *time, const unsigned *resource, size_t ops,
-                           size_t k, const double *share, double overhead, size_t layers);
+                           size_t k, const double *share, double overhead, size_t layers,
+                           const double *speed);
 /* The best of one to four nano-batches with shares in eighths. */
 TU_API double tu_form_nano_best(const double *time, const unsigned *resource, size_t ops,
-                                double overhead, size_t layers, size_t *k);
+                                double overhead, size_t layers, const double *speed,
+                                size_t *k);
 
 TU_END
 

@@ -181,14 +181,14 @@ static void forms(void)
     static const double extra[4] = {31.2, 23, 24.2, 23.45};
     for (size_t k = 1; k <= 4; k++) {
         for (size_t e = 0; e < 4; e++)
-            ok(near(tu_form_nano(nano, res, 6, k, NULL, 0, (size_t)1 << e), want[k - 1][e]),
+            ok(near(tu_form_nano(nano, res, 6, k, NULL, 0, (size_t)1 << e, NULL), want[k - 1][e]),
                "nano-batches %zu, %zu layers: %g is %g", k, (size_t)1 << e,
-               tu_form_nano(nano, res, 6, k, NULL, 0, (size_t)1 << e), want[k - 1][e]);
-        ok(near(tu_form_nano(nano, res, 6, k, NULL, .1, 2), extra[k - 1]),
+               tu_form_nano(nano, res, 6, k, NULL, 0, (size_t)1 << e, NULL), want[k - 1][e]);
+        ok(near(tu_form_nano(nano, res, 6, k, NULL, .1, 2, NULL), extra[k - 1]),
            "nano-batches %zu with overhead", k);
     }
     size_t k;
-    double best = tu_form_nano_best(nano, res, 6, 0, 2, &k);
+    double best = tu_form_nano_best(nano, res, 6, 0, 2, NULL, &k);
     ok(best <= 20.75 + 1e-9 && best >= 20 && k > 1,
        "uneven nano-batches: %g is between the bound 20 and the best equal 20.75", best);
 }
@@ -197,16 +197,56 @@ static void forms(void)
 static void overlaps(void)
 {
     struct tu_layer l = {.attention = 1, .mlp = 2, .reduce = .6, .out = .25, .down = 1};
-    ok(near(tu_overlap_find("standard")->time(&l, 4), 16.8), "standard 16.8");
-    ok(near(tu_overlap_find("ladder")->time(&l, 4), 12.6), "ladder 12.6");
-    ok(near(tu_overlap_find("kraken")->time(&l, 4), 12.6), "kraken 12.6");
+    ok(near(tu_overlap_find("standard")->time(&l, 4, NULL), 16.8), "standard 16.8");
+    ok(near(tu_overlap_find("ladder")->time(&l, 4, NULL), 12.6), "ladder 12.6");
+    ok(near(tu_overlap_find("kraken")->time(&l, 4, NULL), 12.6), "kraken 12.6");
     /* Half an all-reduce, .3, in eight chunks: behind .25 of attention it shows .3 +
      * .25/8 - .25, behind 1 of the MLP .3/8. */
-    ok(near(tu_overlap_find("t3")->time(&l, 4), 4 * (3 + .6 + .08125 + .0375)), "T3 %g",
-       tu_overlap_find("t3")->time(&l, 4));
-    double nano = tu_overlap_find("nano")->time(&l, 4);
+    ok(near(tu_overlap_find("t3")->time(&l, 4, NULL), 4 * (3 + .6 + .08125 + .0375)), "T3 %g",
+       tu_overlap_find("t3")->time(&l, 4, NULL));
+    double nano = tu_overlap_find("nano")->time(&l, 4, NULL);
     ok(nano < 16.8 && nano > 12, "nano-batches %g", nano);
     ok(tu_overlap_find("none") == NULL, "a form that is not there");
+}
+
+/* By hand: two operations of 4, compute then network, in two halves. */
+static void interference(void)
+{
+    static const double time[2] = {4, 4}, half[3] = {.5, 1, .5}, uneven[3] = {.8, 1, .5};
+    static const unsigned res[2] = {0, 2};
+    ok(near(tu_form_nano(time, res, 2, 2, NULL, 0, 1, NULL), 6), "undisturbed: 2 + 2 + 2");
+    ok(near(tu_form_nano(time, res, 2, 2, NULL, 0, 1, half), 8), "at half speed: 2 + 4 + 2");
+    /* Compute ends at 4.5, when .75 of the network's 2 are left; it goes on alone. */
+    ok(near(tu_form_nano(time, res, 2, 2, NULL, 0, 1, uneven), 7.25), "2 + 2.5 + .75 + 2: %g",
+       tu_form_nano(time, res, 2, 2, NULL, 0, 1, uneven));
+    ok(near(tu_form_nano(time, res, 2, 1, NULL, 0, 3, half), 24), "nothing runs beside one");
+    static const char rows[] = "# measured\nnetwork,0.2,0.6\nnetwork, 0.4, 0.9\n\n"
+                                "compute,0.6,0.7\ncompute,0.8,0.9\n";
+    struct tu_interference x = {0};
+    struct tu_err err;
+    ok(!tu_interference_read(&x, rows, sizeof rows - 1, &err), "a table");
+    ok(near(tu_curve_at(&x.network, .1), .3) && near(tu_curve_at(&x.network, .3), .75) &&
+           near(tu_curve_at(&x.network, .7), .95) && near(tu_curve_at(&x.network, 1), 1),
+       "straight lines between rows");
+    static const char *const bad[] = {"network,0.2\n", "link,0.2,0.5\n", "network,0.2,0.5\n",
+                                      "network,.4,.5\nnetwork,.2,.6\ncompute,.5,.5\n",
+                                      "network,.2,.5\nnetwork,.4,.4\ncompute,.5,.5\n",
+                                      "network,.2,1.5\ncompute,.5,.5\n",
+                                      "network,nan,.5\ncompute,.5,.5\n"};
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        struct tu_interference y = {0};
+        ok(tu_interference_read(&y, bad[i], strlen(bad[i]), &err) == TU_EFORMAT, "refused: %s",
+           bad[i]);
+    }
+    struct tu_layer l = {.attention = 1, .mlp = 2, .reduce = .6, .out = .25, .down = 1};
+    double free_ = tu_overlap_find("nano")->time(&l, 4, NULL);
+    double slow = tu_overlap_find("nano")->time(&l, 4, &x);
+    ok(slow > free_ && slow < 16.8, "nano-batches: %g < %g < 16.8", free_, slow);
+    /* Beside the link a product takes twice as long: each of the seven parts of 1 / 8 behind
+     * the first meets .0375 s of it, those of .25 / 8 too: both show .16875. */
+    x.contention = 1;
+    ok(near(tu_overlap_find("t3")->time(&l, 4, &x), 4 * (3 + .6 + 2 * .16875)), "T3 %g",
+       tu_overlap_find("t3")->time(&l, 4, &x));
 }
 
 static void updates(void)
@@ -307,6 +347,7 @@ int main(void)
     search();
     forms();
     overlaps();
+    interference();
     updates();
     uneven();
     selective();
