@@ -76,6 +76,14 @@ int tui_add_target_tensor(struct tu_ckpt *c, uint32_t f, const char *name, uint3
 int tui_add_target_piece(struct tu_ckpt *c, uint32_t f, const char *name,
                          struct tu_fuse fuse, struct tu_coord at, const uint64_t *dim,
                          struct tu_err *err);
+/* The same below `stacked` more dimensions, all 1: the tensor in the file is
+ * dim[stacked + rank]. */
+int tui_add_target_stacked(struct tu_ckpt *c, uint32_t f, const char *name,
+                           struct tu_fuse fuse, unsigned stacked, const uint64_t *dim,
+                           struct tu_err *err);
+/* Say in a tensor's metadata that it is a box at `at` of a whole of these dimensions. */
+int tui_shard_meta(struct tu_ckpt *c, struct tu_tensor *t, const uint64_t *at,
+                   const uint64_t *whole, struct tu_err *err);
 /* Bytes that stay zero. */
 int tui_add_blank(struct tu_ckpt *c, uint32_t f, uint32_t index, uint64_t off, uint64_t n,
                   struct tu_err *err);
@@ -127,6 +135,13 @@ void tui_pad_rows(const struct tu_ckpt *c, const struct tu_piece *p, uint64_t *f
 /* Planning (plan.c)
  * -------------------------------------------------------------------------------- */
 
+/* An entry of a map with all its roles. */
+struct tui_entry {
+    const struct tu_role *lead; /* the first of them */
+    const char *name;
+    struct tu_fuse fuse;
+    uint64_t dim[2]; /* of one tensor rank */
+};
 /* Where the roles of one file of a plan are: fills *here for a role's stage, chunk and
  * expert rank. */
 struct tui_target_rule {
@@ -136,8 +151,13 @@ struct tui_target_rule {
         *prefix; /* "model": names begin "model.", with chunks "model0."; NULL: bare */
     /* As in tui_naming. */
     void (*adjust)(const struct tu_ckpt *c, struct tu_named *named);
+    bool states; /* the optimizer's states too, as entries under their weights' names */
+    /* Add the pieces of an entry; NULL: one on each rank of the mesh that holds it. */
+    int (*place)(struct tu_ckpt *c, const struct tui_target_rule *rule,
+                 const struct tui_entry *e, struct tu_err *err);
 };
-/* All pieces of a plan over c's mesh; file numbers are given by file_of. */
+/* All pieces of a plan over c's mesh; file numbers are given by file_of, which `place`
+ * does without. */
 int tui_plan_pieces(struct tu_ckpt *c, const struct tui_target_rule *rule,
                     uint32_t (*file_of)(const struct tu_ckpt *c, struct tu_coord at),
                     struct tu_err *err);

@@ -53,7 +53,8 @@ static int add_chunk(struct planner *p, uint32_t rank, const char *name, uint32_
         q->whole = t->dim;
         q->box = tui_slab(c, at, dim, NULL, t->rank, err);
         q->boxes = 1;
-        rc = q->box ? 0 : TU_ENOMEM;
+        rc = q->box ? tui_shard_meta(c, &c->file[rank].list[q->index], at, t->dim, err)
+                    : TU_ENOMEM;
     }
     return rc;
 }
@@ -180,6 +181,7 @@ struct metadata {
     struct tu_err *err;
     struct tu_pnode *tensors, *planner, *storage;
     const char *model; /* prefix of the weights, with its dot */
+    bool nested;       /* say where names were */
     int rc;
 };
 
@@ -251,6 +253,8 @@ static void append(struct metadata *m, struct tu_pnode *list, const char *text, 
  * OPTIM, param_groups, G, KEY. */
 static void add_planner(struct metadata *m, const char *name)
 {
+    if (!m->nested)
+        return;
     struct tu_pnode *path = tu_pnode_new(m->a, TU_P_LIST, 0, m->err);
     const char *at = name, *state = strstr(name, "state."),
                *groups = strstr(name, "param_groups.");
@@ -292,7 +296,9 @@ static void add_storage(struct metadata *m, const char *name, struct tu_pnode *o
     set(m, key, "index",
         offset->kind == TU_P_NONE ? tu_pnode_new(m->a, TU_P_NONE, 0, m->err)
                                   : tu_pnode_int(m->a, (int64_t)index, m->err));
-    set(m, info, "relative_path", tu_pnode_text(m->a, file, m->err));
+    const char *slash = strrchr(file, '/');
+    set(m, info, "relative_path",
+        tu_pnode_text(m->a, slash ? slash + 1 : file, m->err));
     set(m, info, "offset", tu_pnode_int(m->a, (int64_t)place.offset, m->err));
     set(m, info, "length", tu_pnode_int(m->a, (int64_t)place.length, m->err));
     if (!m->rc)
@@ -305,8 +311,13 @@ static void add_storage(struct metadata *m, const char *name, struct tu_pnode *o
 /* A chunk, and with the first of a name the tensor. */
 static void add_one(struct metadata *m, const struct tu_piece *p, struct tu_place place)
 {
-    const struct tu_tensor *t = &p->tensor;
-    const uint64_t none[TU_RANK_MAX] = {0}, *at = p->box ? p->box->at : none;
+    const struct tu_tensor *t = &m->c->file[p->file].list[p->index];
+    struct tu_region where;
+    if ((m->rc = tu_region_of(&where, t, m->err)))
+        return;
+    const uint64_t none[TU_RANK_MAX] = {0};
+    bool whole = where.kind == TU_REGION_WHOLE;
+    const uint64_t *at = whole ? none : where.off, *all = whole ? t->dim : where.global;
     struct tu_pnode *v = tu_pnode_get(m->tensors, t->name), *chunks, *chunk;
     if (!v) {
         struct tu_pnode *state = tu_pnode_new(m->a, TU_P_DICT, 0, m->err);
@@ -317,7 +328,7 @@ static void add_one(struct metadata *m, const struct tu_piece *p, struct tu_plac
         }
         set(m, state, "properties", properties(m, t->dtype));
         set(m, state, "size",
-            tui_pnode_size(m->a, p->box ? p->whole : t->dim, t->rank, m->err));
+            tui_pnode_size(m->a, all, t->rank, m->err));
         set(m, state, "chunks", chunks);
         set(m, m->tensors, t->name, object(m, TORCH "TensorStorageMetadata", state));
         add_planner(m, t->name);
@@ -360,6 +371,8 @@ static int places_of(const struct tu_ckpt *c, struct tu_place ***out,
     *object = tu_arena_alloc(a, objects + 1, sizeof **object, err);
     int rc = place && *object ? 0 : TU_ENOMEM;
     for (size_t f = 0; f < c->files && !rc; f++) {
+        if (c->file[f].format != &tu_format_distcp)
+            continue;
         place[f] = tu_arena_alloc(a, c->file[f].save.n + 1, sizeof **place, err);
         rc = place[f] ? tu_distcp_places(&c->file[f].save, place[f], *object, err)
                       : TU_ENOMEM;
@@ -396,7 +409,7 @@ static int make_metadata(struct metadata *m, struct tu_buf *out)
     m->rc = state && m->tensors && m->planner && m->storage
                 ? places_of(m->c, &place, &objects, m->a, m->err)
                 : TU_ENOMEM;
-    m->model = prefix_of(m->c, m->a, m->err);
+    m->model = m->nested ? prefix_of(m->c, m->a, m->err) : "";
     for (size_t i = 0; i < m->c->pieces && !m->rc; i++) {
         const struct tu_piece *p = &m->c->piece[i];
         add_one(m, p, place[p->file][p->index]);
@@ -414,10 +427,10 @@ static int make_metadata(struct metadata *m, struct tu_buf *out)
     return m->rc ? m->rc : root ? tu_pickle_write(out, root, NULL, 0, m->err) : TU_ENOMEM;
 }
 
-int tui_dcp_extra(const struct tu_ckpt *c, const char *folder, const struct tu_job *job,
-                  struct tu_err *err)
+int tui_dcp_metadata(const struct tu_ckpt *c, const char *folder, bool planner,
+                     const struct tu_job *job, struct tu_err *err)
 {
-    struct metadata m = {.c = c, .a = tu_arena_new(err), .err = err, .model = ""};
+    struct metadata m = {.c = c, .a = tu_arena_new(err), .err = err, .nested = planner};
     struct tu_buf b = {0};
     char path[4096];
     int rc = m.a ? make_metadata(&m, &b) : TU_ENOMEM;
@@ -428,4 +441,10 @@ int tui_dcp_extra(const struct tu_ckpt *c, const char *folder, const struct tu_j
     tu_buf_release(&b);
     tu_arena_free(m.a);
     return rc;
+}
+
+int tui_dcp_extra(const struct tu_ckpt *c, const char *folder, const struct tu_job *job,
+                  struct tu_err *err)
+{
+    return tui_dcp_metadata(c, folder, true, job, err);
 }

@@ -82,6 +82,8 @@ int tui_get_optim(const struct tu_ckpt *c, json_t **out, struct tu_err *err);
 /* One step count for all: the first is kept as the scalar TUI_STEP, another must be
  * equal. `where` is for the message. */
 int tui_set_step(struct tu_ckpt *c, double step, const char *where, struct tu_err *err);
+/* The number of steps; 0 where there is none. */
+int tui_get_step(const struct tu_ckpt *c, double *out, struct tu_err *err);
 
 /* A plan's parameters (params.c) --------------------------------------------------------
  */

@@ -53,7 +53,26 @@ static int mesh(struct tu_ckpt *c, const struct tu_spec *spec, uint32_t *pad,
     return 0;
 }
 
-static int iteration(struct tu_ckpt *c, const struct tu_spec *spec, struct tu_err *err)
+int tui_need_family(const struct tu_ckpt *c, struct tu_err *err)
+{
+    return c->canonical
+               ? 0
+               : tu_fail(err, TU_EUSAGE,
+                         "%.150s: the model's family is not known (--list=families "
+                         "shows those that are): give --family or a config.json",
+                         c->from->root);
+}
+
+void tui_megatron_iteration_folder(const struct tu_ckpt *c, char out[32])
+{
+    if (c->iteration < 0)
+        snprintf(out, 32, "release");
+    else
+        snprintf(out, 32, "iter_%07lld", (long long)c->iteration);
+}
+
+int tui_megatron_iteration(struct tu_ckpt *c, const struct tu_spec *spec,
+                           struct tu_err *err)
 {
     const char *text = tu_spec_get(spec, "iteration");
     uint64_t v;
@@ -78,14 +97,11 @@ static int add_files(struct tu_ckpt *c, struct tu_err *err)
     for (at.pp = 0; at.pp < c->pp; at.pp++)
         for (at.ep = 0; at.ep < c->ep; at.ep++)
             for (at.tp = 0; at.tp < c->tp && !rc; at.tp++) {
-                char rank[64], path[128];
+                char rank[64], folder[32], path[128];
                 uint32_t number;
                 tui_megatron_rank(c, at, rank);
-                if (c->iteration < 0)
-                    snprintf(path, sizeof path, "release/%s/model_optim_rng.pt", rank);
-                else
-                    snprintf(path, sizeof path, "iter_%07lld/%s/model_optim_rng.pt",
-                             (long long)c->iteration, rank);
+                tui_megatron_iteration_folder(c, folder);
+                snprintf(path, sizeof path, "%s/%s/model_optim_rng.pt", folder, rank);
                 rc = tui_add_target(c, path, tu_format_find("torch"), at, &number, err);
             }
     return rc;
@@ -159,15 +175,11 @@ int tui_megatron_plan(struct tu_ckpt *c, const struct tu_spec *spec,
     struct tu_pnode *args = NULL;
     if (!map)
         return tu_fail(err, TU_EUSAGE, "spec= is te, local or legacy");
-    if (!c->canonical)
-        return tu_fail(
-            err, TU_EUSAGE,
-            "%.150s: the model's family is not known (--list=families shows those that "
-            "are): give --family or a config.json",
-            c->from->root);
-    int rc = mesh(c, spec, &rule.pad, err);
+    int rc = tui_need_family(c, err);
     if (!rc)
-        rc = iteration(c, spec, err);
+        rc = mesh(c, spec, &rule.pad, err);
+    if (!rc)
+        rc = tui_megatron_iteration(c, spec, err);
     if (!rc)
         rc = tui_load_map(&c->map, map, &c->model, o, err);
     if (!rc)

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "deepspeed.h"
+#include "trust.h"
 
 #define DEPTH 8
 
@@ -190,4 +191,22 @@ int tui_set_step(struct tu_ckpt *c, double step, const char *where, struct tu_er
     p.data = value;
     rc = tui_piece_plain(c, &p, TUI_STEP, NULL, TU_F32, err);
     return rc ? rc : tui_piece_add(c, &p, err);
+}
+
+int tui_get_step(const struct tu_ckpt *c, double *out, struct tu_err *err)
+{
+    uint32_t role = tu_names_get(c->names, TUI_STEP);
+    uint32_t a = role == TU_NAMES_NONE ? UINT32_MAX : c->role[role].atom;
+    *out = 0;
+    for (size_t i = 0; a != UINT32_MAX && i < c->atom[a].n; i++) {
+        const struct tu_piece *p = &c->piece[c->atom[a].piece[i]];
+        char raw[16];
+        if (p->replica || p->tensor.bytes > sizeof raw)
+            continue;
+        int rc = p->data ? (memcpy(raw, p->data, p->tensor.bytes), 0)
+                         : tui_read_sound(c, p->file, p->index, 0, raw,
+                                          (size_t)p->tensor.bytes, err);
+        return rc ? rc : tu_cast(TU_F64, out, p->tensor.dtype, raw, 1, err);
+    }
+    return 0;
 }

@@ -9,7 +9,6 @@
 #include <string.h>
 
 #include "deepspeed.h"
-#include "trust.h"
 
 struct builder {
     struct tui_params *out;
@@ -124,23 +123,6 @@ static int find_states(struct builder *b, struct tu_err *err)
     return 0;
 }
 
-static int find_step(struct builder *b, struct tu_err *err)
-{
-    const struct tu_ckpt *from = b->c->from;
-    uint32_t a = tu_names_get(b->names, TUI_STEP);
-    for (size_t i = 0; a != TU_NAMES_NONE && i < from->atom[a].n; i++) {
-        const struct tu_piece *p = &from->piece[from->atom[a].piece[i]];
-        char raw[16];
-        if (p->replica || p->tensor.bytes > sizeof raw)
-            continue;
-        int rc = p->data ? (memcpy(raw, p->data, p->tensor.bytes), 0)
-                         : tui_read_sound(from, p->file, p->index, 0, raw,
-                                          (size_t)p->tensor.bytes, err);
-        return rc ? rc : tu_cast(TU_F64, &b->out->step, p->tensor.dtype, raw, 1, err);
-    }
-    return 0;
-}
-
 static bool is_buffer(const json_t *optim, const char *name)
 {
     const json_t *list = json_object_get(optim, "buffers");
@@ -215,7 +197,7 @@ int tui_params_new(struct tui_params *out, struct tu_ckpt *c, const char *order,
     if (!rc)
         rc = find_rest(&b, err);
     if (!rc)
-        rc = find_step(&b, err);
+        rc = tui_get_step(c->from, &out->step, err);
     tu_names_free(b.names);
     tu_free(b.used);
     return rc;

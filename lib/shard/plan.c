@@ -83,9 +83,9 @@ int tui_add_target_tensor(struct tu_ckpt *c, uint32_t f, const char *name, uint3
     return rc;
 }
 
-int tui_add_target_piece(struct tu_ckpt *c, uint32_t f, const char *name,
-                         struct tu_fuse fuse, struct tu_coord at, const uint64_t *dim,
-                         struct tu_err *err)
+static int add_piece(struct tu_ckpt *c, uint32_t f, const char *name, struct tu_fuse fuse,
+                     struct tu_coord at, unsigned stacked, const uint64_t *dim,
+                     struct tu_err *err)
 {
     const struct tu_role *r = &c->role[fuse.role[0]];
     struct tu_piece p = {.file = f, .at = at, .fuse = fuse};
@@ -97,11 +97,46 @@ int tui_add_target_piece(struct tu_ckpt *c, uint32_t f, const char *name,
     p.fuse.role = own; /* its master copies may take the roles' place */
     bool state = r->state || !strcmp(r->name, TUI_STEP);
     uint32_t dtype = state ? r->dtype : tui_plan_dtype(c, r->dtype);
-    int rc = tui_add_target_tensor(c, f, name, dtype, dim, rank, &p.index, err);
+    int rc = tui_add_target_tensor(c, f, name, dtype, dim, rank + stacked, &p.index, err);
     if (!rc) {
         p.tensor = c->file[f].list[p.index];
+        p.tensor.dim += stacked;
+        p.tensor.rank -= stacked;
         rc = tui_piece_add(c, &p, err);
     }
+    return rc;
+}
+
+int tui_add_target_piece(struct tu_ckpt *c, uint32_t f, const char *name,
+                         struct tu_fuse fuse, struct tu_coord at, const uint64_t *dim,
+                         struct tu_err *err)
+{
+    return add_piece(c, f, name, fuse, at, 0, dim, err);
+}
+
+int tui_add_target_stacked(struct tu_ckpt *c, uint32_t f, const char *name,
+                           struct tu_fuse fuse, unsigned stacked, const uint64_t *dim,
+                           struct tu_err *err)
+{
+    return add_piece(c, f, name, fuse, (struct tu_coord){0}, stacked, dim, err);
+}
+
+int tui_shard_meta(struct tu_ckpt *c, struct tu_tensor *t, const uint64_t *at,
+                   const uint64_t *whole, struct tu_err *err)
+{
+    struct tu_buf b = {0};
+    struct tu_jw w;
+    tu_jw_begin(&w, &b);
+    tu_jw_open(&w, NULL, '{');
+    tu_jw_open(&w, "shard", '{');
+    tu_jw_dims(&w, "global", whole, t->rank);
+    tu_jw_dims(&w, "offset", at, t->rank);
+    tu_jw_close(&w, '}');
+    tu_jw_close(&w, '}');
+    int rc = tu_jw_end(&w, err);
+    if (!rc && !(t->meta = tu_arena_text(c->arena, b.data, b.n, err)))
+        rc = TU_ENOMEM;
+    tu_buf_release(&b);
     return rc;
 }
 
@@ -117,18 +152,21 @@ int tui_add_blank(struct tu_ckpt *c, uint32_t f, uint32_t index, uint64_t off, u
 /* The fuse of a named entry; every role of it must be there. *first: role number i leads
  * it. */
 static int fuse_named(struct tu_ckpt *c, uint32_t i, const struct tu_named *named,
-                      const char *entry, struct tu_fuse *out, bool *first,
-                      struct tu_err *err)
+                      const char *state, const char *entry, struct tu_fuse *out,
+                      bool *first, struct tu_err *err)
 {
     uint32_t *list = tu_arena_alloc(c->arena, named->n, sizeof *list, err);
     if (!list)
         return TU_ENOMEM;
     for (unsigned k = 0; k < named->n; k++) {
-        list[k] = tu_names_get(c->from->names, named->role[k]);
+        char role[200];
+        snprintf(role, sizeof role, "%s%s%s%s", state ? "optim." : "", state ? state : "",
+                 state ? "." : "", named->role[k]);
+        list[k] = tu_names_get(c->from->names, role);
         if (list[k] == TU_NAMES_NONE || c->role[list[k]].atom == UINT32_MAX)
             return tu_fail(err, TU_EINCOMPLETE,
                            "'%.80s' needs '%.80s', which is not there or not selected",
-                           entry, named->role[k]);
+                           entry, role);
     }
     *first = list[0] == i;
     *out = (struct tu_fuse){named->transform, named->n, list, 0};
@@ -148,8 +186,11 @@ static int place(struct planner *p, const struct tu_fuse *fuse, uint32_t chunk,
 {
     struct tu_ckpt *c = p->c;
     struct tu_coord at = {.pp = chunk % c->pp, .vp = chunk / c->pp};
-    uint64_t dim[2];
+    struct tui_entry e = {&c->role[fuse->role[0]], p->name.data, *fuse, {0}};
+    uint64_t *dim = e.dim;
     int rc = target_dims(c, fuse, p->name.data, p->rule->pad, dim, err);
+    if (p->rule->place)
+        return rc ? rc : p->rule->place(c, p->rule, &e, err);
     for (at.ep = 0; at.ep < c->ep && !rc; at.ep++)
         for (at.tp = 0; at.tp < c->tp && !rc; at.tp++)
             if (expert_rank < 0 || expert_rank == at.ep)
@@ -196,7 +237,7 @@ static int plan_role(struct planner *p, uint32_t i, struct tu_err *err)
     if (!rc && p->rule->adjust)
         p->rule->adjust(c, &named);
     if (!rc)
-        rc = fuse_named(c, i, &named, p->name.data, &fuse, &first, err);
+        rc = fuse_named(c, i, &named, r->state, p->name.data, &fuse, &first, err);
     return rc || !first ? rc : place(p, &fuse, chunk, rank, err);
 }
 
@@ -212,7 +253,7 @@ static int plan_tied(struct planner *p, struct tu_err *err)
         rc = tu_map_tied(c->map, &p->name, &named, &yes, err);
     if (rc || !yes)
         return rc;
-    rc = fuse_named(c, UINT32_MAX, &named, p->name.data, &fuse, &first, err);
+    rc = fuse_named(c, UINT32_MAX, &named, NULL, p->name.data, &fuse, &first, err);
     return rc ? rc : place(p, &fuse, last, -1, err);
 }
 
@@ -224,7 +265,8 @@ int tui_plan_pieces(struct tu_ckpt *c, const struct tui_target_rule *rule,
     int rc = 0;
     for (size_t a = 0; a < c->from->atoms && !rc; a++) {
         const struct tu_fuse *f = &c->from->atom[a].fuse;
-        if (tui_is_state(c, &c->from->atom[a])) {
+        if (tui_is_state(c, &c->from->atom[a]) &&
+            (!rule->states || !c->role[f->role[0]].state)) {
             c->dropped++;
             continue;
         }

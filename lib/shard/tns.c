@@ -119,8 +119,6 @@ static int tns_piece(struct tu_ckpt *c, const struct tu_atom *atom, uint32_t ran
     uint64_t lo = t->dim[0] * rank / ranks, hi = t->dim[0] * (rank + 1) / ranks;
     uint64_t *off = tu_arena_alloc(c->arena, t->rank, sizeof *off, err);
     uint64_t *dim = tu_arena_alloc(c->arena, t->rank, sizeof *dim, err);
-    struct tu_buf b = {0};
-    struct tu_jw w;
     if (!off || !dim)
         return TU_ENOMEM;
     if (lo == hi)
@@ -128,26 +126,16 @@ static int tns_piece(struct tu_ckpt *c, const struct tu_atom *atom, uint32_t ran
     memcpy(dim, t->dim, t->rank * sizeof *dim);
     dim[0] = hi - lo;
     off[0] = lo;
-    tu_jw_begin(&w, &b);
-    tu_jw_open(&w, NULL, '{');
-    tu_jw_open(&w, "shard", '{');
-    tu_jw_dims(&w, "global", t->dim, t->rank);
-    tu_jw_dims(&w, "offset", off, t->rank);
-    tu_jw_close(&w, '}');
-    tu_jw_close(&w, '}');
-    int rc = tu_jw_end(&w, err);
-    if (!rc)
-        rc = tui_add_target_piece(c, rank, t->name, atom->fuse, (struct tu_coord){0}, dim,
+    int rc = tui_add_target_piece(c, rank, t->name, atom->fuse, (struct tu_coord){0}, dim,
                                   err);
     if (!rc) {
         struct tu_piece *p = &c->piece[c->pieces - 1];
         p->whole = t->dim;
         p->box = tui_slab(c, off, dim, NULL, t->rank, err);
         p->boxes = 1;
-        c->file[rank].list[p->index].meta = tu_arena_text(c->arena, b.data, b.n, err);
-        rc = p->box && c->file[rank].list[p->index].meta ? 0 : TU_ENOMEM;
+        rc = p->box ? tui_shard_meta(c, &c->file[rank].list[p->index], off, t->dim, err)
+                    : TU_ENOMEM;
     }
-    tu_buf_release(&b);
     return rc;
 }
 

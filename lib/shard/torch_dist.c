@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* torch_dist.c: Megatron-core's distributed checkpoints, read: a PyTorch distributed
+/* torch_dist.c: Megatron-core's distributed checkpoints: a PyTorch distributed
  * checkpoint with Megatron's names and shapes of the whole model.
  *
  * Layers that are alike are one tensor with the layers as its first dimension, experts
@@ -11,12 +11,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "megatron.h"
+#include "deepspeed.h"
 #include "single.h"
+#include "torch_dist.h"
 
-#define LAYERS "decoder.layers."
+#define LAYERS TUI_DIST_LAYERS
 #define EXPERTS ".experts.experts."
-#define OPTIMIZER "optimizer.state."
+#define OPTIMIZER TUI_DIST_STATE
 
 /* A key taken apart. */
 struct key {
@@ -186,6 +187,37 @@ static int add_chunk(struct tu_ckpt *c, uint32_t index, struct tu_buf *name,
     return rc;
 }
 
+/* The first "step" of the optimizer's groups. */
+static const struct tu_pnode *step_of(const struct tu_pnode *optimizer)
+{
+    const struct tu_pnode *groups =
+        tu_pnode_get(tu_pnode_get(optimizer, "optimizer"), "param_groups");
+    for (size_t i = 0; groups && groups->kind == TU_P_LIST && i < groups->n; i++) {
+        const struct tu_pnode *step = tu_pnode_get(groups->item[i], "step");
+        if (step && step->kind == TU_P_INT)
+            return step;
+    }
+    return NULL;
+}
+
+/* What common.pt says of the optimizer travels as META optim "megatron". */
+static int read_optimizer(struct tu_ckpt *c, const struct tu_pnode *optimizer,
+                          struct tu_err *err)
+{
+    const struct tu_pnode *step = step_of(optimizer);
+    json_t *optim = json_object(), *own = NULL;
+    int rc = optim ? tui_json_of(&own, optimizer, err) : TU_ENOMEM;
+    if (!rc && own && json_object_set(optim, "megatron", own))
+        rc = tu_fail(err, TU_ENOMEM, "out of memory");
+    if (!rc && own)
+        rc = tui_set_optim(c, optim, err);
+    if (!rc && step)
+        rc = tui_set_step(c, (double)step->integer, "common.pt", err);
+    json_decref(own);
+    json_decref(optim);
+    return rc;
+}
+
 /* The arguments are in common.pt. */
 static int read_common(struct tu_ckpt *c, const char *folder,
                        const struct tu_shard_opts *o, const struct tu_job *job,
@@ -204,6 +236,8 @@ static int read_common(struct tu_ckpt *c, const char *folder,
     if (iteration && iteration->kind == TU_P_INT)
         c->iteration = iteration->integer;
     c->args = tu_pnode_get(root, "args");
+    if (!rc && tu_pnode_get(root, "optimizer"))
+        rc = read_optimizer(c, tu_pnode_get(root, "optimizer"), err);
     return rc ? rc : tui_args_read(c->args, g, &c->model, err);
 }
 
@@ -285,24 +319,35 @@ static int torch_dist_detect(const char *path)
     snprintf(full, sizeof full, "%s/" TUI_TRACKER, path);
     if (!tui_is_file(full) || tu_file_read(full, 64, &text, &n, NULL))
         return 0;
-    snprintf(full, sizeof full, "%s/iter_%07llu/metadata.json", path,
-             strtoull(text, NULL, 10));
+    if (strncmp(text, "release", 7))
+        snprintf(full, sizeof full, "%s/iter_%07llu/metadata.json", path,
+                 strtoull(text, NULL, 10));
+    else
+        snprintf(full, sizeof full, "%s/release/metadata.json", path);
     tu_free(text);
     return tui_is_file(full) ? 90 : 0;
 }
 
 static const struct tu_layout_key keys[] = {
-    {"iteration", "iteration to read (default: what the tracker names)"},
+    {"iteration", "iteration to read (default: what the tracker names), or to write"},
+    {"ranks", "to write: files, the layers shared out in order (default 1)"},
+    {"pad", "to write: make_vocab_size_divisible_by, times the tensor ranks of the "
+            "training (default 128)"},
+    {"spec", "to write: names of the layer specification: te (default) or local"},
+    {"keys", "to write: layers stacked in one tensor (default) or apart"},
+    {"optim", "to write: states for distrib (the distributed optimizer, fully_reshardable) "
+              "or float16 (Float16OptimizerWithFloat16Params)"},
     {NULL, NULL},
 };
 
 const struct tu_layout tui_layout_torch_dist = {
     .name = "torch_dist",
     .help = "Megatron-core distributed checkpoint: metadata.json, common.pt and .distcp "
-            "files "
-            "(read)",
+            "files",
     .key = keys,
     .detect = torch_dist_detect,
     .open = torch_dist_open,
+    .plan = tui_torch_dist_plan,
     .side_folder = "hf",
+    .extra = tui_torch_dist_extra,
 };

@@ -241,6 +241,28 @@ same_files() {
     assert_output --partial 'no metadata.json, which is written last'
 }
 
+@test "Megatron-core's distributed checkpoint is written with its states" {
+    for to in ranks=1 ranks=3,keys=apart ranks=2,spec=local,optim=float16,pad=16; do
+        rm -rf o
+        shard-ckpt convert --to torch_dist:$to "$DATA/torch_dist/llama_tp2_pp2" o
+        run -0 shard-ckpt diff "$DATA/torch_dist/llama_tp2_pp2" o
+    done
+    rm -rf o
+    shard-ckpt convert --to torch_dist:ranks=2,iteration=5 "$ZERO/llama_z1_dp2" o
+    run -0 shard-ckpt diff "$ZERO/llama_z1_dp2" o
+    # What Megatron's loader asks for: keys, stacked shapes, the object of every linear layer.
+    [ "$(cat o/latest_checkpointed_iteration.txt)" = 5 ]
+    tns-import o/iter_0000005 | tns-ls - >ls
+    grep -Eq ' 1x48x16 .*decoder.layers.mlp.linear_fc1.weight' ls
+    grep -Eq ' 1x32x16 .*optimizer.state.param.decoder.layers.self_attention.linear_qkv.weight' ls
+    grep -aq 'decoder.layers.mlp.linear_fc2._extra_state/shard_1_' o/iter_0000005/.metadata
+    shard-ckpt convert --to torch_dist "$DATA/hf/mixtral" e
+    run -0 shard-ckpt diff "$DATA/hf/mixtral" e
+    grep -aq 'decoder.layers.mlp.experts.experts.linear_fc1._extra_state/shard_1.2_2.4' e/release/.metadata
+    run -2 shard-ckpt convert --to torch_dist "$DATA/hf/gemma3" g
+    assert_output --partial 'family is not known'
+}
+
 # lengths FILE: elements of the flat tensors of an optim_states file, in their order.
 lengths() { tns-ls --json "$1" | grep -o '"shape":\[[0-9]\+\]' | tr -dc '0-9\n' | tr '\n' ' '; }
 

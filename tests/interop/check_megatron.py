@@ -28,6 +28,11 @@ CASES = (
     ("qwen2_moe", "tp=2", "qwen2_moe_tp2"), ("gpt2", "pp=2", "gpt2_pp2"), ("llama_mqa", "tp=2", "llama_mqa_tp2"),
     ("llama_even", "tp=2,pp=2", None), ("mistral", "tp=2", None),
 )
+# model, how it is written, the mesh that loads it by dist_checkpointing: tp, pp, ep
+DIST = (
+    ("llama", "ranks=3", (1, 1, 1)), ("llama", "ranks=2,pad=2", (2, 2, 1)), ("gpt2", "ranks=1", (2, 1, 1)),
+    ("mixtral", "ranks=2,spec=local", (1, 1, 2)), ("qwen3", "ranks=2", (2, 1, 1)),
+)
 VOCAB = ("embedding.word_embeddings.weight", "output_layer.weight")
 
 
@@ -121,16 +126,39 @@ def chunks_of(args, parallel):
     return chunks
 
 
-def rank_main(rank, world, root, model, port, failures):
+def rank_main(rank, world, root, model, port, failures, mesh):
     try:
-        rank_work(rank, world, root, model, port)
+        rank_work(rank, world, root, model, port, mesh)
     except Exception as why:
         with open(os.path.join(failures, str(rank)), "w") as f:
             f.write("rank %d: %s: %s" % (rank, type(why).__name__, why))
         raise
 
 
-def rank_work(rank, world, root, model, port):
+def dist_folder(root):
+    with open(os.path.join(root, "latest_checkpointed_iteration.txt")) as f:
+        word = f.read().strip()
+    return os.path.join(root, word if word == "release" else "iter_%07d" % int(word))
+
+
+def common_args(root, mesh):
+    """The arguments of a distributed checkpoint for another mesh."""
+    args = load(os.path.join(dist_folder(root), "common.pt"))["args"]
+    args.tensor_model_parallel_size, args.pipeline_model_parallel_size, args.expert_model_parallel_size = mesh
+    return args
+
+
+def load_dist(root, chunk):
+    """As a training loads it, and nothing may be missing."""
+    from megatron.core import dist_checkpointing
+    from megatron.core.safe_globals import register_safe_globals
+    register_safe_globals()
+    state = dist_checkpointing.load(chunk.sharded_state_dict(), dist_folder(root))
+    weights = {k: v for k, v in state.items() if k in dict(chunk.state_dict())}
+    chunk.load_state_dict(weights, strict=True)
+
+
+def rank_work(rank, world, root, model, port, mesh):
     import contextlib
     os.environ.update(RANK=str(rank), LOCAL_RANK=str(rank), WORLD_SIZE=str(world), MASTER_ADDR="127.0.0.1",
                       MASTER_PORT=str(port))
@@ -139,17 +167,21 @@ def rank_work(rank, world, root, model, port):
     from megatron.core import parallel_state as parallel
     from megatron.core import tensor_parallel
     from megatron.core.transformer.moe import moe_utils
-    from megatron_legacy import forward, hf_model
+    torch.cuda.synchronize = lambda *_: None
     torch.cuda.current_device = lambda: torch.device("cpu")
     torch.Tensor.cuda = lambda self, *_, **__: self
     moe_utils.te_general_gemm = None
     tensor_parallel.get_cuda_rng_tracker().fork = lambda *_: contextlib.nullcontext()
-    paths = rank_files(root)
-    args = load(paths[sorted(paths)[0]])["args"]
+    paths = {} if mesh else rank_files(root)
+    args = load(paths[sorted(paths)[0]])["args"] if paths else common_args(root, mesh)
     tp, pp = args.tensor_model_parallel_size, args.pipeline_model_parallel_size
     vpp, ep = number(args, "virtual_pipeline_model_parallel_size", 1), number(args, "expert_model_parallel_size", 1)
     torch.distributed.init_process_group("gloo")
     parallel.initialize_model_parallel(tp, pp, vpp if vpp > 1 else None, expert_model_parallel_size=ep)
+    if mesh:
+        chunks = chunks_of(args, parallel)
+        load_dist(root, chunks[0])
+        return same_logits(model, chunks, args, parallel)
     name = "mp_rank_%02d" % parallel.get_tensor_model_parallel_rank()
     if pp > 1:
         name += "_%03d" % parallel.get_pipeline_model_parallel_rank()
@@ -159,6 +191,11 @@ def rank_work(rank, world, root, model, port):
     chunks = chunks_of(state["args"], parallel)
     for v, chunk in enumerate(chunks):
         chunk.load_state_dict(state["model%d" % v if vpp > 1 else "model"], strict=True)
+    same_logits(model, chunks, args, parallel)
+
+
+def same_logits(model, chunks, args, parallel):
+    from megatron_legacy import forward, hf_model
     hf = hf_model(model)
     ids = torch.randint(0, hf.config.vocab_size, (1, 16), generator=torch.Generator().manual_seed(5))
     args.sequence_parallel = False
@@ -172,12 +209,12 @@ def rank_work(rank, world, root, model, port):
     torch.distributed.destroy_process_group()
 
 
-def model_loads(root, model):
+def model_loads(root, model, mesh=None):
     try:
         import megatron.core    # noqa: F401
     except ImportError as why:
         raise Skip("no megatron-core: %s" % why)
-    args = load(next(iter(rank_files(root).values())))["args"]
+    args = common_args(root, mesh) if mesh else load(next(iter(rank_files(root).values())))["args"]
     world = (args.tensor_model_parallel_size * args.pipeline_model_parallel_size
              * number(args, "expert_model_parallel_size", 1))
     with socket.socket() as s:
@@ -185,7 +222,7 @@ def model_loads(root, model):
         port = s.getsockname()[1]
     with tempfile.TemporaryDirectory() as failures:
         try:
-            torch.multiprocessing.spawn(rank_main, (world, root, model, port, failures), nprocs=world)
+            torch.multiprocessing.spawn(rank_main, (world, root, model, port, failures, mesh), nprocs=world)
         except Exception:
             for name in sorted(os.listdir(failures)):
                 raise AssertionError(open(os.path.join(failures, name)).read())
@@ -209,9 +246,37 @@ def itself(fixture):
     model_loads(data("megatron/" + fixture), fixture.split("_")[0])
 
 
+def distributed(model, how, mesh):
+    out = temp("out")
+    command("shard-ckpt", "convert", "--to", "torch_dist:" + how, data("hf/" + model), out)
+    model_loads(out, model, mesh)
+
+
+def plain(root):
+    """All tensors of a distributed checkpoint, by torch."""
+    from torch.distributed.checkpoint import FileSystemReader, load
+    reader = FileSystemReader(dist_folder(root))
+    known = {k: v for k, v in reader.read_metadata().state_dict_metadata.items() if hasattr(v, "size")}
+    state = {k: torch.empty(v.size, dtype=v.properties.dtype) for k, v in known.items()}
+    load(state, storage_reader=reader, no_dist=True)
+    return {k: t[:97] if any(k.endswith(n) for n in VOCAB) else t for k, t in state.items()}
+
+
+def distributed_again(fixture):
+    """Weights and states of Megatron's own, through ours, as torch reads both."""
+    out = temp("out")
+    command("shard-ckpt", "convert", "--to", "torch_dist:ranks=3", data("torch_dist/" + fixture), out)
+    same(torch_rows(plain(out)), torch_rows({k.replace(".fp32_param.", ".param."): t for k, t in
+                                             plain(data("torch_dist/" + fixture)).items()}))
+
+
 check("megatron itself llama_tp2_pp2", "llama_tp2_pp2")(itself)
 for model, layout, fixture in CASES:
     check("megatron %s %s" % (model, layout), model, layout, fixture)(written)
+
+check("torch_dist again llama_tp2_pp2", "llama_tp2_pp2")(distributed_again)
+for model, how, mesh in DIST:
+    check("torch_dist %s %s on tp=%d,pp=%d,ep=%d" % ((model, how) + mesh), model, how, mesh)(distributed)
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -22,7 +22,7 @@ COMMITTED = ("llama_tp2_pp2",)
 # name: the variant of megatron_legacy, optimizer states
 VARIANTS = {
     "llama_tp2_pp2": ("llama_tp2_pp2", True),
-    "mixtral_ep2": ("mixtral_ep2", False),
+    "mixtral_ep2": ("mixtral_ep2", True),
     "qwen2_tp2": ("qwen2_tp2", False),
 }
 STATES = ("exp_avg", "exp_avg_sq", "fp32_param")
@@ -44,9 +44,9 @@ def save(variant, args, chunks, parallel):
             for s in STATES:
                 g = torch.Generator().manual_seed(sum((s + sh.key).encode()) + 1)
                 whole = torch.randn(sh.global_shape, generator=g)
-                cut = whole[tuple(slice(o, o + n) for o, n in zip(sh.global_offset, sh.local_shape))] \
-                    if not sh.prepend_axis_num else whole[sh.global_offset[0]][
-                        tuple(slice(o, o + n) for o, n in zip(sh.global_offset[1:], sh.local_shape))]
+                p = sh.prepend_axis_num
+                cut = whole[tuple(sh.global_offset[:p])][
+                    tuple(slice(o, o + n) for o, n in zip(sh.global_offset[p:], sh.local_shape))]
                 t = cut.contiguous().clone()
                 extra["optimizer.%s.%s" % (s, key)] = make_sharded_optimizer_tensor(
                     sh, t, prefix="optimizer.state." + s)
