@@ -15,6 +15,9 @@ static const struct {
                     {NULL}},
     [METHOD_SMOOTH] = {"smooth", "SmoothQuant: columns scaled by inputs and weights",
                        {"alpha", NULL}},
+    [METHOD_FEEDBACK] = {"feedback", "what this step loses is added to the next (--state)",
+                         {"decay", "rate", NULL}},
+    [METHOD_CHANGE] = {"change", "AC-SGD: the change since the step before (--state)", {NULL}},
 };
 enum { METHODS = sizeof methods / sizeof *methods };
 
@@ -40,12 +43,22 @@ static int parse_method(struct calib *c, const char *text, struct tu_err *err)
                         c->spec.name);
 }
 
+bool calib_folds(const struct calib *c)
+{
+    return c && (c->method == METHOD_AWQ || c->method == METHOD_SMOOTH);
+}
+
+bool calib_remembers(const struct calib *c)
+{
+    return c && c->method >= METHOD_FEEDBACK;
+}
+
 int calib_open(struct calib *c, const char *path, const char *method, struct tu_ctx *ctx,
                struct tu_err *err)
 {
     *c = (struct calib){.ctx = ctx};
     int rc = method ? parse_method(c, method, err) : 0;
-    if (!rc && c->method != METHOD_NEAREST && !path)
+    if (!rc && c->method != METHOD_NEAREST && !calib_remembers(c) && !path)
         rc = tu_fail(err, TU_EUSAGE, "method '%s' looks at inputs: give --calib",
                      c->spec.name);
     return rc || !path ? rc

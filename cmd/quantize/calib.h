@@ -1,12 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* calib.h: inputs of layers (--calib), and the methods that look at them (--method). */
+/* calib.h: methods (--method), and the inputs of layers that some look at (--calib). */
 #ifndef QUANTIZE_CALIB_H
 #define QUANTIZE_CALIB_H
 
 #include "quantize/quantize.h"
 #include "tensorutils/quant/calib.h"
 
-enum method { METHOD_NEAREST, METHOD_GPTQ, METHOD_AWQ, METHOD_SMOOTH };
+enum method {
+    METHOD_NEAREST, METHOD_GPTQ, METHOD_AWQ, METHOD_SMOOTH,
+    METHOD_FEEDBACK, METHOD_CHANGE, /* these look at the step before instead */
+};
 
 struct calib {
     struct tu_ctx *ctx;
@@ -20,6 +23,10 @@ TU_MUST int calib_open(struct calib *c, const char *path, const char *method,
                        struct tu_ctx *ctx, struct tu_err *err);
 void calib_close(struct calib *c);
 const char *calib_method_row(size_t i, const char **help);
+
+/* Does the method fold scales into what comes before? Does it keep state? NULL: no. */
+bool calib_folds(const struct calib *c);
+bool calib_remembers(const struct calib *c);
 
 /* The record X.input of weight X.weight, SIZE_MAX if there is none. */
 size_t calib_find(const struct calib *c, const char *weight);

@@ -2,6 +2,7 @@
 /* coded.c: collecting the records of a tensor that is codes. */
 #include "quantize/coded.h"
 #include <string.h>
+#include "quantize/meta.h"
 
 void coded_forget(struct coded *c)
 {
@@ -30,6 +31,7 @@ static int plan(struct coded *c, const struct tu_tensor *t, bool *yes, struct tu
                        (unsigned long long)c->coding.code.bytes);
     if (!(c->arena = tu_arena_new(err)))
         return TU_ENOMEM;
+    c->change = quant_is_change(t->meta);
     return tu_tensor_make(&c->tensor, c->arena, t->name, dtype, dim, rank, NULL, err);
 }
 

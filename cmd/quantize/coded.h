@@ -14,6 +14,7 @@ struct coded {
     void *side[TU_CODING_SIDES];
     bool have[TU_CODING_SIDES];
     bool pending; /* sides are still to come */
+    bool change;  /* to be added to the step before */
     FILE *codes;  /* NULL: read from the input */
 };
 

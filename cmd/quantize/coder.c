@@ -3,6 +3,7 @@
 #include "quantize/coder.h"
 #include <inttypes.h>
 #include <string.h>
+#include "quantize/step.h"
 
 static int flow_read(void *ctx, void *buf, size_t n, struct tu_err *err)
 {
@@ -19,7 +20,7 @@ static int flow_rewind(void *ctx, struct tu_err *err)
     return input_rewind(((struct coder *)ctx)->in, err);
 }
 
-static int make_sides(const struct tu_coding *c, void **side, struct tu_err *err)
+int coder_sides(const struct tu_coding *c, void **side, struct tu_err *err)
 {
     for (unsigned k = 0; k < c->sides; k++)
         if (!(side[k] = tu_calloc((size_t)c->side[k].bytes, 1, err)))
@@ -27,7 +28,7 @@ static int make_sides(const struct tu_coding *c, void **side, struct tu_err *err
     return 0;
 }
 
-static void free_sides(const struct tu_coding *c, void **side)
+void coder_free_sides(const struct tu_coding *c, void **side)
 {
     for (unsigned k = 0; k < c->sides; k++)
         tu_free(side[k]);
@@ -70,7 +71,7 @@ static int stream(struct coder *c, struct task *t, uint64_t *replaced, struct tu
                                 .measure = c->measure,
                                 .device = c->device};
     void *side[TU_CODING_SIDES] = {NULL};
-    int rc = make_sides(&t->coding, side, err);
+    int rc = coder_sides(&t->coding, side, err);
     tell_device(c, t);
     if (!rc && t->coding.two_pass)
         rc = input_spool(c->in, err);
@@ -83,7 +84,7 @@ static int stream(struct coder *c, struct task *t, uint64_t *replaced, struct tu
     if (!rc)
         rc = target_sides(c->target, &t->coding, c->in->tensor.name, side, err);
     *replaced = run.replaced;
-    free_sides(&t->coding, side);
+    coder_free_sides(&t->coding, side);
     return rc;
 }
 
@@ -110,17 +111,27 @@ static int cast(struct coder *c, uint32_t to, struct tu_err *err)
 
 /* In memory ------------------------------------------------------------------------------ */
 
-static int load(struct coder *c, float **out, uint64_t *n, struct tu_err *err)
+int coder_load(struct input *in, float **out, uint64_t *n, struct tu_err *err)
 {
-    const struct tu_tensor *x = &c->in->tensor;
+    const struct tu_tensor *x = &in->tensor;
     int rc = tu_elements(x->dim, x->rank, n, err);
     unsigned char *raw = rc ? NULL : tu_alloc((size_t)x->bytes, 1, err);
     *out = raw ? tu_alloc((size_t)*n, sizeof **out, err) : NULL;
-    rc = *out ? input_read(c->in, raw, (size_t)x->bytes, err) : rc ? rc : TU_ENOMEM;
+    rc = *out ? input_read(in, raw, (size_t)x->bytes, err) : rc ? rc : TU_ENOMEM;
     if (!rc)
         rc = tu_to_float(x->dtype, raw, *out, (size_t)*n, err);
     tu_free(raw);
     return rc;
+}
+
+int coder_emit(struct coder *c, struct task *t, const struct tu_tensor *x, const void *code,
+               void *const *side, struct tu_err *err)
+{
+    struct tu_coding *g = &t->coding;
+    int rc = target_begin(c->target, g, &t->spec, x, err);
+    if (!rc)
+        rc = target_write(c->target, code, (size_t)g->code.bytes, err);
+    return rc ? rc : target_sides(c->target, g, x->name, side, err);
 }
 
 /* Codes of w as the target wants them, and their error against `was`. */
@@ -128,11 +139,7 @@ static int put(struct coder *c, struct task *t, const void *code, void *const *s
                const float *was, struct tu_err *err)
 {
     struct tu_coding *g = &t->coding;
-    int rc = target_begin(c->target, g, &t->spec, &c->in->tensor, err);
-    if (!rc)
-        rc = target_write(c->target, code, (size_t)g->code.bytes, err);
-    if (!rc)
-        rc = target_sides(c->target, g, c->in->tensor.name, side, err);
+    int rc = coder_emit(c, t, &c->in->tensor, code, side, err);
     if (rc || !c->measure)
         return rc;
     float *y = tu_alloc((size_t)g->elements, sizeof *y, err);
@@ -151,19 +158,19 @@ static int gptq(struct coder *c, struct task *t, size_t input, struct tu_err *er
     void *side[TU_CODING_SIDES] = {NULL};
     uint64_t n;
     float *w = NULL, *was = NULL;
-    int rc = load(c, &w, &n, err);
+    int rc = coder_load(c->in, &w, &n, err);
     void *code = rc ? NULL : tu_alloc((size_t)t->coding.code.bytes, 1, err);
     if (!rc && !(code && (was = tu_alloc((size_t)n, sizeof *was, err))))
         rc = TU_ENOMEM;
     if (!rc)
         memcpy(was, w, (size_t)n * sizeof *w);
     if (!rc)
-        rc = make_sides(&t->coding, side, err);
+        rc = coder_sides(&t->coding, side, err);
     if (!rc)
         rc = calib_gptq(choosing.calib, input, &t->coding, w, code, side, err);
     if (!rc)
         rc = put(c, t, code, side, was, err);
-    free_sides(&t->coding, side);
+    coder_free_sides(&t->coding, side);
     tu_free(code);
     tu_free(w);
     tu_free(was);
@@ -177,7 +184,7 @@ static int scaled(struct coder *c, struct task *t, const float *scale, struct tu
     void *side[TU_CODING_SIDES] = {NULL};
     uint64_t n, cols = x->dim[x->rank - 1];
     float *w = NULL;
-    int rc = load(c, &w, &n, err);
+    int rc = coder_load(c->in, &w, &n, err);
     for (uint64_t i = 0; !rc && i < n; i++)
         w[i] *= scale[i % cols];
     uint32_t dtype = t->cast ? t->cast : x->dtype;
@@ -194,12 +201,12 @@ static int scaled(struct coder *c, struct task *t, const float *scale, struct tu
         if (!rc)
             rc = target_write(c->target, code, (size_t)bytes, err);
     } else if (!rc) {
-        rc = make_sides(&t->coding, side, err);
+        rc = coder_sides(&t->coding, side, err);
         if (!rc)
             rc = tu_coding_encode_mem(&t->coding, w, code, side, tu_ctx_pool(c->ctx), err);
         if (!rc)
             rc = put(c, t, code, side, w, err);
-        free_sides(&t->coding, side);
+        coder_free_sides(&t->coding, side);
     }
     tu_free(code);
     tu_free(w);
@@ -217,6 +224,8 @@ int coder_run(struct coder *c, struct task *t, uint64_t *replaced, struct tu_err
         return rc;
     if (scale)
         return scaled(c, t, scale, err);
+    if (t->codec && calib_remembers(choosing.calib))
+        return step_send(c, t, err);
     if (t->codec && choosing.calib && choosing.calib->method == METHOD_GPTQ)
         input = calib_find(choosing.calib, x->name);
     if (input != SIZE_MAX)

@@ -5,6 +5,7 @@
  * whose side tensors follow are kept aside until those have come. */
 #include <string.h>
 #include "quantize/coded.h"
+#include "quantize/step.h"
 #include "quantize/target.h"
 
 static uint32_t to_dtype;
@@ -17,6 +18,7 @@ struct run {
     struct input in;
     struct target target;
     struct coded coded; /* the tensor that is being decoded */
+    struct state state;             /* with a writer: --state */
     const struct tu_device *device; /* NULL: the CPU */
 };
 
@@ -37,8 +39,11 @@ static int decode_now(struct run *r, struct tu_err *err)
     struct tu_tensor to = r->coded.tensor;
     to.dtype = to_dtype ? to_dtype : to.dtype;
     struct tu_coding_run run = {.flow = &flow, .dtype = to.dtype, .device = r->device};
+    const struct step step = {r->ctx, &r->in, &r->target, &r->state, &r->coded};
     int rc = target_record(&r->target, to.name, to.dtype, to.dim, to.rank, NULL, err);
-    if (!rc)
+    if (!rc && r->coded.change)
+        rc = step_receive(&step, to.dtype, err);
+    else if (!rc)
         rc = tu_coding_decode(&r->coded.coding, &run, (const void *const *)r->coded.side,
                               tu_ctx_job(r->ctx), err);
     if (rc)
@@ -54,7 +59,10 @@ static int decode_tensor(struct run *r, struct tu_err *err)
                               : coded_begin(&r->coded, &r->in, &yes, err);
     if (rc || r->coded.pending)
         return rc;
-    return yes ? decode_now(r, err) : target_copy(&r->target, &r->in, err);
+    const struct step step = {r->ctx, &r->in, &r->target, &r->state, &r->coded};
+    return yes               ? decode_now(r, err)
+           : r->state.writer ? step_first(&step, err)
+                             : target_copy(&r->target, &r->in, err);
 }
 
 static int decode_input(struct run *r, const char *path, struct tu_err *err)
@@ -91,14 +99,19 @@ static int run(struct tu_ctx *ctx, int argc, char **argv)
     struct run r = {.ctx = ctx, .target.work = -1};
     struct tu_err err;
     int rc = tu_ctx_device(ctx, &r.device, &err);
+    if (!rc && state_path)
+        rc = state_open(&r.state, ctx, &err);
     if (!rc)
         rc = target_open(&r.target, ctx, &err);
     for (int i = 0; !rc && i < (argc ? argc : 1); i++)
         rc = decode_input(&r, path[i], &err);
     if (!rc)
         rc = target_close(&r.target, &err);
+    if (!rc && r.state.writer)
+        rc = state_close(&r.state, &err);
     int status = rc ? tu_error(ctx, &err) : 0;
     target_abort(&r.target);
+    state_abort(&r.state);
     return status;
 }
 
@@ -109,6 +122,7 @@ static const struct tu_opt options[] = {
      TU_OPT_DTYPE, &to_dtype, NULL, 0},
     {0, "names", NULL, "of a GGUF file's tensors: as they are, or Hugging Face's",
      TU_OPT_CHOICE, &hf_names, names, 0},
+    STATE_OPTION,
     TARGET_OPTIONS,
     {0},
 };

@@ -21,6 +21,7 @@ struct run {
     struct target target;  /* without a writer: measure only */
     struct coded coded;    /* an input that is codes, to be coded otherwise */
     struct fold *fold;
+    struct state state;    /* with a writer: --state */
     bool measure;
     struct tu_measure total;
     struct held *held;     /* META that is not yet written */
@@ -114,8 +115,13 @@ static int encode_plain(struct run *r, struct tu_err *err)
     if (rc)
         return rc;
     uint64_t bytes = task_bytes(&t, x);
-    struct coder coder = {r->ctx,  &r->in,  &r->target,
-                          r->fold, r->measure ? &m : NULL, r->device};
+    struct coder coder = {r->ctx,
+                          &r->in,
+                          &r->target,
+                          r->fold,
+                          r->state.writer ? &r->state : NULL,
+                          r->measure ? &m : NULL,
+                          r->device};
     rc = target_reuse(&r->target, t.codec ? &t.coding : NULL, &t.spec, x, t.cast, &reused, err);
     if (!rc && !reused)
         rc = coder_run(&coder, &t, &replaced, err);
@@ -190,6 +196,8 @@ static int put_meta(struct run *r, const char *topic, const struct tu_buf *text,
 {
     struct tu_buf json = {0};
     int rc = 0;
+    if (strcmp(topic, "contents") == 0 && calib_remembers(choosing.calib))
+        return 0; /* a first visit is no codes */
     if (strcmp(topic, "contents") == 0)
         rc = quant_contents(&choosing, text->data, text->n, &json, err);
     else if (strcmp(topic, "gguf") == 0)
@@ -255,7 +263,7 @@ static int begin_input(struct run *r, const char *path, struct tu_err *err)
     }
     if (!rc && s)
         rc = choosing_check(&choosing, s, err);
-    if (!rc && choosing.calib && choosing.calib->method >= METHOD_AWQ)
+    if (!rc && calib_folds(choosing.calib))
         rc = fold_new(&r->fold, choosing.calib, &choosing, s, err);
     return rc;
 }
@@ -300,6 +308,10 @@ static int run_all(struct run *r, int argc, char **argv)
         rc = tu_ctx_device(r->ctx, &r->device, &err);
     if (!rc && !r->measure && target_is_engine(r->ctx))
         tu_recipe_engine(choosing.recipe);
+    if (!rc && calib_remembers(choosing.calib) != (state_path != NULL))
+        rc = tu_fail(&err, TU_EUSAGE, "--state goes with the methods 'feedback' and 'change'");
+    if (!rc && state_path)
+        rc = state_open(&r->state, r->ctx, &err);
     if (!rc && !r->measure)
         rc = target_open(&r->target, r->ctx, &err);
     r->measure |= with_error;
@@ -311,8 +323,11 @@ static int run_all(struct run *r, int argc, char **argv)
         tell(r, "(all)", "-", NULL, r->to, 0, &r->total);
     if (!rc && r->target.writer)
         rc = target_close(&r->target, &err);
+    if (!rc && r->state.writer)
+        rc = state_close(&r->state, &err);
     int status = rc ? tu_error(r->ctx, &err) : 0;
     target_abort(&r->target);
+    state_abort(&r->state);
     tu_free(r->held);
     choosing_end(&choosing);
     return status;
@@ -340,6 +355,7 @@ static const struct tu_opt options[] = {
     {0, "allow-requantize", NULL, "code again what is codes already", TU_OPT_FLAG,
      &choosing.requantize, NULL, 0},
     CODING_OPTIONS,
+    STATE_OPTION,
     SEARCH_OPTIONS,
     TARGET_OPTIONS,
     RESUME_OPTION,

@@ -34,6 +34,25 @@ int quant_meta(const struct tu_coding *c, const struct tu_spec *spec,
     return rc;
 }
 
+int quant_change(const char *meta, struct tu_buf *out, struct tu_err *err)
+{
+    json_t *o = NULL;
+    int rc = meta && *meta ? tu_json_parse(&o, meta, strlen(meta), NULL, err) : 0;
+    if (rc)
+        return rc;
+    o = o ? o : json_object();
+    if (json_object_set_new(o, "change", json_true())) {
+        json_decref(o);
+        return tu_fail(err, TU_ENOMEM, "no memory for metadata");
+    }
+    return dump(out, o, err);
+}
+
+bool quant_is_change(const char *meta)
+{
+    return meta && strstr(meta, "\"change\":true");
+}
+
 static json_t *entry(const char *name, const char *suffix, uint32_t dtype,
                      const uint64_t *dim, unsigned rank)
 {

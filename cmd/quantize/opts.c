@@ -43,7 +43,7 @@ const struct tu_listing quantize_listings[] = {
     {"codecs", "codecs, for -t and --rule", codec_row},
     {"mixtures", "llama.cpp's mixtures, for -t", tu_mixture_list},
     {"roles", "roles that mixtures go by, with their patterns", role_row},
-    {"methods", "how inputs of layers are used, for --method", calib_method_row},
+    {"methods", "how inputs of layers or the step before are used, for --method", calib_method_row},
     {NULL, NULL, NULL},
 };
 

@@ -4,6 +4,7 @@
 #include <inttypes.h>
 #include <math.h>
 #include <string.h>
+#include "families.h"
 #include "tensorutils/quant/gradient.h"
 
 enum { SIDE = 64, AREA = SIDE * SIDE };
@@ -176,3 +177,78 @@ out:
     tu_free(b);
     return rc;
 }
+
+/* The codec: coefficients of the tensor itself; feedback with a decay makes it DeMo's ------- */
+
+static int plan(struct tu_coding *c, const struct tu_spec *spec, struct tu_err *err)
+{
+    struct tu_demo d;
+    uint64_t top;
+    int rc = tu_spec_u64(spec, "top", 32, &top, err);
+    if (!rc)
+        rc = tu_demo_init(&d, c->rows, c->cols, (unsigned)tu_min(top, AREA), err);
+    if (rc)
+        return tu_err_prefix(err, "codec 'demo'");
+    c->param[0] = d.top;
+    c->atom = tu_max(c->elements, 1);
+    c->code = (struct tu_part){.dtype = TU_F32,
+                               .rank = 2,
+                               .dim = {d.chunks, d.top},
+                               .atom_bytes = d.chunks * d.top * 4};
+    c->side[0] = (struct tu_part){
+        .suffix = "index", .dtype = TU_U16, .rank = 2, .dim = {d.chunks, d.top}};
+    c->sides = 1;
+    return 0;
+}
+
+static int encode(const struct tu_coding *c, uint64_t first, size_t n, const float *x,
+                  void *code, void *const *side, struct tu_err *err)
+{
+    struct tu_demo d;
+    (void)first;
+    int rc = tu_demo_init(&d, c->rows, c->cols, (unsigned)c->param[0], err);
+    if (rc)
+        return rc;
+    const size_t sent = (size_t)(d.chunks * d.top);
+    uint32_t *index = tu_alloc(sent, sizeof *index, err);
+    float *delta = index ? tu_calloc(n, sizeof *delta, err) : NULL;
+    rc = delta ? tu_demo_send(&d, 0, 1, x, delta, index, code, err) : TU_ENOMEM;
+    for (size_t i = 0; !rc && i < sent; i++)
+        tu_put16((unsigned char *)side[0] + 2 * i, (uint16_t)index[i]);
+    tu_free(delta);
+    tu_free(index);
+    return rc;
+}
+
+static int decode(const struct tu_coding *c, uint64_t first, size_t n, const void *code,
+                  const void *const *side, float *x, struct tu_err *err)
+{
+    struct tu_demo d;
+    (void)first;
+    (void)n;
+    int rc = tu_demo_init(&d, c->rows, c->cols, (unsigned)c->param[0], err);
+    if (rc)
+        return rc;
+    const size_t sent = (size_t)(d.chunks * d.top);
+    uint32_t *index = tu_alloc(sent, sizeof *index, err);
+    if (!index)
+        return TU_ENOMEM;
+    for (size_t i = 0; i < sent; i++)
+        index[i] = tu_le16((const unsigned char *)side[0] + 2 * i);
+    rc = tu_demo_receive(&d, index, code, 1, x, err);
+    tu_free(index);
+    return rc;
+}
+
+static const char *const key[] = {"top", NULL};
+
+const struct tu_codec tui_codecs_demo[] = {
+    {.name = "demo",
+     .help = "DeMo: the largest waves of chunks up to 64 by 64, for feedback with a decay",
+     .source = "B. Peng et al., \"DeMo\", 2024",
+     .key = key,
+     .plan = plan,
+     .encode = encode,
+     .decode = decode},
+    {.name = NULL},
+};

@@ -8,8 +8,9 @@
 
 #define TUI_CODEC_FAMILIES(X)                                                            \
     X(ggml)                                                                              \
-    X(fp8) X(mx) X(nvfp4) X(bfp) X(int) X(bnb) X(scaled) X(hqq) X(sparse) X(gqsa)        \
-        X(ternary) X(bipolar) X(fmpq) X(zero) X(topk) X(lowrank) X(cp)
+    X(fp8) X(mx) X(nvfp4) X(bfp) X(int) X(bnb) X(scaled) X(hqq) X(sparse) X(bsr)         \
+        X(gqsa) X(ternary) X(bipolar) X(fmpq) X(zero) X(topk) X(demo) X(powersgd)        \
+        X(lowrank) X(cp)
 
 #define TUI_CODEC_FAMILY(name) extern const struct tu_codec tui_codecs_##name[];
 TUI_CODEC_FAMILIES(TUI_CODEC_FAMILY)

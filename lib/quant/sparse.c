@@ -13,7 +13,8 @@
 
 enum param { N, M, VALUE, TORCH };
 
-static int plan_value(struct tu_coding *c, const struct tu_spec *spec, struct tu_err *err)
+int tui_plan_value(const struct tu_coding *c, const struct tu_spec *spec, int64_t *value,
+                   struct tu_err *err)
 {
     const char *text = tu_spec_get(spec, "value");
     const struct tu_dtype *t = tu_dtype_named(text ? text : "bf16");
@@ -22,7 +23,7 @@ static int plan_value(struct tu_coding *c, const struct tu_spec *spec, struct tu
         return tu_fail(err, TU_EUSAGE,
                        "codec '%s': value '%s': f32, f16, bf16 or a float of 8 bits",
                        c->codec->name, text);
-    c->param[VALUE] = t->code;
+    *value = t->code;
     return 0;
 }
 
@@ -53,7 +54,7 @@ static int plan_mask(struct tu_coding *c, const struct tu_spec *spec, struct tu_
         rc = tu_fail(err, TU_EUSAGE,
                      "codec '%s': %" PRIu64 " of %" PRIu64 ": 1 to %u, n at most m",
                      c->codec->name, n, m, TUI_M_MAX);
-    if (rc || (rc = plan_value(c, spec, err)))
+    if (rc || (rc = tui_plan_value(c, spec, &c->param[VALUE], err)))
         return rc;
     c->param[N] = (int64_t)n;
     c->param[M] = (int64_t)m;
@@ -77,7 +78,7 @@ static unsigned meta_bytes(const struct tu_coding *c)
 
 static int plan_24(struct tu_coding *c, const struct tu_spec *spec, struct tu_err *err)
 {
-    int rc = plan_value(c, spec, err);
+    int rc = tui_plan_value(c, spec, &c->param[VALUE], err);
     c->param[TORCH] = tu_spec_get(spec, "torch") != NULL;
     bool wide = c->param[VALUE] == TU_F32; /* 1 of 2: nibbles as of a pair of two */
     c->param[N] = wide ? 1 : 2;
@@ -110,10 +111,9 @@ static void keep_group(const struct tu_coding *c, const float *x, bool *keep)
     tui_keep_nm(score, 1, (unsigned)c->param[N], m, keep);
 }
 
-static int put_values(const struct tu_coding *c, unsigned char **to, const float *x,
-                      size_t n, struct tu_err *err)
+int tui_put_values(uint32_t dtype, unsigned char **to, const float *x, size_t n,
+                   struct tu_err *err)
 {
-    uint32_t dtype = (uint32_t)c->param[VALUE];
     size_t bytes = tu_dtype_find(dtype)->block_bytes;
     if (bytes == 1) {
         for (size_t i = 0; i < n; i++)
@@ -148,7 +148,7 @@ static int encode_mask(const struct tu_coding *c, uint64_t first, size_t n,
                 kept[k++] = x[at + g + i];
                 mask[(g + i) / 8] |= (unsigned char)(1u << (g + i) % 8);
             }
-            rc = put_values(c, &to, kept, k, err);
+            rc = tui_put_values((uint32_t)c->param[VALUE], &to, kept, k, err);
         }
     }
     return rc;
@@ -235,7 +235,7 @@ static int encode_24(const struct tu_coding *c, uint64_t first, size_t n, const 
             if (keep[i])
                 kept[k++] = v[i];
         meta[g / 2] |= (unsigned char)(nibble_of(c, keep) << g % 2 * 4);
-        rc = put_values(c, &to, kept, k, err);
+        rc = tui_put_values((uint32_t)c->param[VALUE], &to, kept, k, err);
     }
     return rc;
 }

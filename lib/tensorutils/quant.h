@@ -45,6 +45,7 @@ struct tu_coding {
     /* How to code it. */
     const float *importance; /* [cols] weight of each column, or NULL; borrowed */
     bool compat;             /* reproduce the peer's known defects */
+    const float *warm;       /* PowerSGD: Q of the step before, or NULL; borrowed */
     uint64_t seed, stream;   /* of stochastic rounding: element i takes number i */
     uint32_t cpu;            /* TU_CPU_… bits that kernels may use */
     /* By the codec's plan. */
@@ -101,7 +102,7 @@ TU_API const struct tu_codec *tu_codec_row(size_t i);
 TU_API const struct tu_codec *tu_codec_find(const char *name);
 
 /* Plan the coding of a tensor. spec: NAME[:KEY=VALUE,…], used during the call only. Set
- * importance, compat, seed and stream (zeroed before the call) in *c first. Errors:
+ * importance, warm, compat, seed and stream (zeroed before the call) in *c first. Errors:
  * TU_EUSAGE unknown codec or key, or a tensor that does not fit. */
 TU_API TU_MUST int tu_coding_init(struct tu_coding *c, const struct tu_spec *spec,
                                   const uint64_t *dim, unsigned rank, struct tu_err *err);

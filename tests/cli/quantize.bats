@@ -193,9 +193,9 @@ sys.stdout.buffer.write(struct.pack("<ii", 1, 1) + b"w" + struct.pack("<ii", 1, 
 @test "measure --logits: divergence per record and in all, from files and pipes" {
     tns-gen a b --shape 8,64 >base.tns
     quantize -t q4_0 base.tns | quantize decode >moved.tns
-    quantize measure --logits base.tns moved.tns >text
-    awk '{ print $NF }' text | diff - <(printf '%s\n' NAME a b '(all)')
-    cat moved.tns | quantize measure -j7 --logits base.tns | cmp text -
+    quantize measure --logits base.tns moved.tns >table
+    awk '{ print $NF }' table | diff - <(printf '%s\n' NAME a b '(all)')
+    cat moved.tns | quantize measure -j7 --logits base.tns | cmp table -
     quantize measure --logits base.tns base.tns |
         awk 'NR > 1 && ($2 != 0 || $7 != 1) { bad = 1 } END { exit bad || NR != 4 }'
     tns-gen next:dtype=i32,dist=arange --shape 8 >next.tns

@@ -82,6 +82,42 @@ static void test_change(void)
     kit_free(&k);
 }
 
+/* The codec `demo` under feedback with a decay is DeMo; indices outside a chunk are named. */
+static void test_demo_codec(void)
+{
+    enum { ROWS = 10, COLS = 97, N = ROWS * COLS, TOP = 3 };
+    static float g[N], delta[N], e[N];
+    struct kit k = {0};
+    struct tu_demo d;
+    struct tu_err err;
+    input_r(1, big);
+    if (!ok(!tu_demo_init(&d, ROWS, COLS, TOP, &err), "97 has no divisor up to 64 but 1"))
+        return;
+    eq_u64(d.w, 1, "columns of a chunk");
+    eq_u64(d.h, 10, "rows of a chunk");
+    uint32_t index[COLS * TOP];
+    float value[COLS * TOP];
+    kit_plan(&k, "demo:top=3", ROWS, COLS);
+    for (unsigned step = 0; step < 3; step++) {
+        memcpy(g, big + step * N, sizeof g);
+        for (unsigned i = 0; i < N; i++)
+            e[i] *= 0.999f;
+        ok(!tu_demo_send(&d, 0.999f, 1, g, delta, index, value, &err), "sends");
+        ok(!tu_feedback_step(&k.c, g, e, k.code, k.side, NULL, NULL, &err), "feeds back");
+        eq_mem(k.code, value, sizeof value, "the same coefficients");
+        for (unsigned i = 0; i < COLS * TOP; i++)
+            if (tu_le16((unsigned char *)k.side[0] + 2 * i) != index[i])
+                ok(false, "index %u", i);
+        double worst = 0;
+        for (unsigned i = 0; i < N; i++)
+            worst = fmax(worst, fabs((double)e[i] - (double)delta[i]));
+        ok(worst < 1e-6, "what is left, off by %g", worst);
+    }
+    tu_put16(k.side[0], ROWS);
+    eq_int(kit_decode(&k, back), TU_EFORMAT, "an index behind the chunk: %s", k.why);
+    kit_free(&k);
+}
+
 static void test_zero(void)
 {
     static const float v[8] = {-3.5f, -1, -.25f, 0, .3f, 1.1f, 2, 3};
@@ -298,6 +334,7 @@ int main(void)
 {
     test_feedback();
     test_change();
+    test_demo_codec();
     test_zero();
     test_demo();
     test_powersgd();

@@ -210,6 +210,41 @@ static void test_gqsa(void)
     kit_free(&k);
 }
 
+/* The codec: the blocks of the largest norm, lossless where all have a place, and sides
+ * that lead out of the matrix. */
+static void test_bsr_codec(void)
+{
+    static float x[64], y[64];
+    struct kit k = {0};
+    for (unsigned i = 0; i < 64; i++) /* one block of two by two in each quarter of rows */
+        x[i] = i / 8 / 2 == i % 8 / 2 ? (float)(1 + i / 8 / 2) : 0;
+    if (kit_start(&k, "bsr:size=2,blocks=5,value=f32", 8, 8, x) && kit_decode(&k, y) == 0)
+        eq_mem(x, y, sizeof x, "four blocks in five places");
+    eq_u64(k.c.code.bytes, 5 * 4 * 4, "five places");
+    tu_put32((unsigned char *)k.side[1], 4);
+    eq_int(kit_decode(&k, y), TU_EFORMAT, "a column of blocks behind the end: %s", k.why);
+    tu_put32((unsigned char *)k.side[1], 0);
+    tu_put32((unsigned char *)k.side[2], 1);
+    eq_int(kit_decode(&k, y), TU_EFORMAT, "a row twice: %s", k.why);
+    tu_put32((unsigned char *)k.side[2], 0);
+    tu_put32((unsigned char *)k.side[0] + 4, 6);
+    eq_int(kit_decode(&k, y), TU_EFORMAT, "a block that is not there: %s", k.why);
+    kit_free(&k);
+    if (kit_start(&k, "bsr:size=2,keep=12,value=f32", 8, 8, x) && kit_decode(&k, y) == 0)
+        ok(y[0] == 0 && y[18] == 0 && y[36] == 3 && y[63] == 4,
+           "two of sixteen: the largest");
+    kit_free(&k);
+    /* Rows 0 and 2, 1 and 3 belong together: half as many blocks once they meet. */
+    memset(x, 0, sizeof x);
+    for (unsigned i = 0; i < 4; i++)
+        x[i * 4 + i % 2 * 2] = 1;
+    if (kit_start(&k, "bsr:size=2,blocks=2,cluster,value=f32", 4, 4, x) && kit_decode(&k, y) == 0)
+        eq_mem(x, y, 16 * sizeof *x, "two blocks do");
+    kit_free(&k);
+    eq_int(kit_plan(&k, "bsr:size=0", 4, 4), TU_EUSAGE, "no size");
+    eq_int(kit_plan(&k, "bsr:size=2,blocks=5", 4, 4), TU_EUSAGE, "more blocks than there are");
+}
+
 int main(void)
 {
     test_prune();
@@ -217,5 +252,6 @@ int main(void)
     test_random();
     test_bsr();
     test_gqsa();
+    test_bsr_codec();
     return tap_done();
 }
