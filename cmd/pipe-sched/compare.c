@@ -16,6 +16,7 @@ static const struct tu_opt options[] = {
     {'c', "chunks", "N",
      "chunks of a rank where the schedule leaves them open; default 2", TU_OPT_U64,
      &opt.chunks, NULL, 0},
+    PIPE_CAP_OPTION,
     {0},
 };
 

@@ -17,6 +17,7 @@ static const struct tu_opt options[] = {
      TU_OPT_U64, &opt.chunks, NULL, 0},
     {0, "to", "FORM", "what is written; default json; --list=forms", TU_OPT_STRING,
      &opt.to, NULL, 0},
+    PIPE_CAP_OPTION,
     {0},
 };
 
@@ -38,6 +39,9 @@ static int run(struct tu_ctx *ctx, int argc, char **argv)
     if (!row)
         return tu_usage(ctx, "no schedule is called '%s'; --list=schedules names them",
                         opt.schedule.name);
+    if (pipe_cost.cap && !row->caps)
+        return tu_usage(ctx, "gen: %s does not look for a schedule: --memory-cap is not for it",
+                        row->name);
     if (!opt.p || !opt.m)
         return tu_usage(ctx, "gen: -p and -m are needed, each at least 1");
     struct tu_sched_params q = {.p = clamp(opt.p),

@@ -32,6 +32,7 @@ static const struct tu_opt options[] = {
      TU_OPT_FILE_IN, &opt.read_sol, NULL, 0},
     {0, "to", "FORM", "what is written; default json; --list=forms", TU_OPT_STRING,
      &opt.to, NULL, 0},
+    PIPE_CAP_OPTION,
     {0},
 };
 
@@ -107,6 +108,12 @@ static int run(struct tu_ctx *ctx, int argc, char **argv)
     if (!opt.p || !opt.m || opt.p > TU_SCHED_MAX || opt.m > TU_SCHED_MAX)
         return tu_usage(ctx, "optimize: -p and -m are needed, each in 1 … %u",
                         TU_SCHED_MAX);
+    if (opt.chunks && opt.place != 2)
+        return tu_usage(ctx, "optimize: --chunks is for --place=loop");
+    if (opt.time_cap && pipe_cost.cap)
+        return tu_usage(ctx, "optimize: --time-cap finds the least memory: no --memory-cap");
+    if (opt.lp && opt.read_sol)
+        return tu_usage(ctx, "optimize: --emit-lp or --read-sol");
     uint64_t v = opt.place == 0 ? 1 : opt.place == 1 ? 2 : opt.chunks ? opt.chunks : 2;
     if (v > 64 || opt.p * v * opt.m * 3 > 1000000)
         return tu_usage(ctx,
@@ -124,6 +131,8 @@ static int run(struct tu_ctx *ctx, int argc, char **argv)
         int64_t value, scale;
         rc = tu_decimal(opt.time_cap, &value, &scale, &err);
         how.time_cap = rc ? 0 : value * c.scale / scale;
+        if (rc)
+            tu_err_prefix(&err, "--time-cap");
     }
     if (!rc)
         rc = opt.lp ? emit(ctx, &how, &err) : solve(ctx, &how, &c, q.v, &err);

@@ -22,8 +22,6 @@ const struct tu_opt pipe_cost_options[] = {
      TU_OPT_STRING, &pipe_cost.memory, NULL, 0},
     {0, "release", NULL, "free activations at W, or partly at I", TU_OPT_CHOICE,
      &pipe_cost.release, releases, 0},
-    {0, "memory-cap", "SIZE", "most activation memory of a rank, in M_B", TU_OPT_STRING,
-     &pipe_cost.cap, NULL, 0},
     {0, "sync", NULL, "ranks go on alone into the next step, or line up", TU_OPT_CHOICE,
      &pipe_cost.sync, syncs, 0},
     {0, "contend", NULL, "transfers over one link follow one another", TU_OPT_FLAG,
@@ -62,6 +60,8 @@ int pipe_cost_over(struct tu_cost *c, uint32_t chunks, struct tu_err *err)
     const struct pipe_cost *o = &pipe_cost;
     struct tu_buf text = {0};
     int rc = o->cost ? tu_cost_parse(c, o->cost, o->share ? chunks : 1, err) : 0;
+    if (rc)
+        tu_err_prefix(err, "--cost %s", o->cost);
     if (!rc && o->times)
         rc = pipe_slurp(o->times, &text, err);
     if (!rc && o->times) {
@@ -72,7 +72,8 @@ int pipe_cost_over(struct tu_cost *c, uint32_t chunks, struct tu_err *err)
             tu_err_prefix(err, "%s", o->times);
     }
     if (!rc && o->memory)
-        rc = tu_cost_memory(c, o->memory, chunks, err);
+        if ((rc = tu_cost_memory(c, o->memory, chunks, err)))
+            tu_err_prefix(err, "--memory %s", o->memory);
     tu_buf_release(&text);
     if (o->release)
         c->release = TU_MEM_SPLIT;
@@ -99,7 +100,7 @@ int pipe_cap(const struct tu_cost *c, uint32_t chunks, int64_t *cap, struct tu_e
         return 0;
     int rc = tu_decimal(pipe_cost.cap, &value, &scale, err);
     if (rc)
-        return rc;
+        return tu_err_prefix(err, "--memory-cap"), rc;
     *cap = value * unit / scale;
     return *cap > 0
                ? 0

@@ -20,6 +20,16 @@ struct pipe_cost {
 };
 extern struct pipe_cost pipe_cost;
 extern const struct tu_opt pipe_cost_options[];
+/* For subcommands that look for a schedule. */
+#define PIPE_CAP_OPTION                                                                  \
+    {0,                                                                                  \
+     "memory-cap",                                                                       \
+     "SIZE",                                                                             \
+     "most activation memory of a rank, in M_B",                                         \
+     TU_OPT_STRING,                                                                      \
+     &pipe_cost.cap,                                                                     \
+     NULL,                                                                               \
+     0}
 /* Fill c from the options; share: chunks that a rank's times are divided among. */
 TU_MUST int pipe_cost_get(struct tu_cost *c, uint32_t chunks, struct tu_err *err);
 /* The options over a cost that a file brought. */

@@ -8,7 +8,7 @@
 #include "pipe-sched/cluster.h"
 
 static struct {
-    const char *config, *emit, *overlap, *interference;
+    const char *config, *emit, *overlap, *interference, *nvme_path;
     double contention;
     uint64_t layers, hidden, heads, kv_heads, ffn, vocab, batch, seq, top;
     uint64_t max_tp, max_pp, max_cp, max_mb, max_vpp;
@@ -67,6 +67,8 @@ static const struct tu_opt options[] = {
      TU_OPT_FLAG, &opt.sensitivity, NULL, 0},
     {0, "emit", "FORM", "write the best as flags: megatron, torchtitan, deepspeed",
      TU_OPT_STRING, &opt.emit, NULL, 0},
+    {0, "nvme-path", "DIRECTORY", "where --emit deepspeed puts state on an SSD",
+     TU_OPT_STRING, &opt.nvme_path, NULL, 0},
     {0},
 };
 
@@ -338,12 +340,18 @@ static int run(struct tu_ctx *ctx, int argc, char **argv)
     if ((!opt.config && (!opt.layers || !opt.hidden || !opt.heads)) || !opt.batch)
         return tu_usage(ctx, "plan: --config or --layers --hidden --heads, and --batch "
                              "are needed");
+    bool deepspeed = opt.emit && !strcmp(opt.emit, "deepspeed");
+    if (opt.emit && (opt.all || opt.sensitivity))
+        return tu_usage(ctx, "plan: --all and --sensitivity are of the table, not of --emit");
+    if (opt.nvme_path && !deepspeed)
+        return tu_usage(ctx, "plan: --nvme-path is for --emit deepspeed");
     if (e.layers && (!e.hidden || !e.tokens || e.layers > 4096))
         return tu_usage(ctx, "plan: an encoder needs --encoder-layers (at most 4096), "
                              "--encoder-hidden and --encoder-tokens");
     if (opt.overlap && !(q.overlap = tu_overlap_find(opt.overlap)))
         return tu_usage(ctx, "no overlap form is called '%s'; --list=overlaps names them",
                         opt.overlap);
+    q.nvme_path = opt.nvme_path;
     q.encoder = e.layers ? &e : NULL;
     q.uneven = opt.uneven || e.layers;
     q.offloads = opt.offload ? 1u << (opt.offload - 1) : ~0u;

@@ -1,6 +1,6 @@
 # fish completion for shard-ckpt, printed by shard-ckpt --completion=fish
 complete -c shard-ckpt -n __fish_use_subcommand -a ls -d 'layout, ranks, files and tensors of checkpoints'
-complete -c shard-ckpt -n __fish_use_subcommand -a verify -d 'check structure, stored checksums and replicas'
+complete -c shard-ckpt -n __fish_use_subcommand -a verify -d 'check structure, stored checksums, replicas and digests'
 complete -c shard-ckpt -n __fish_use_subcommand -a digest -d 'checksums of all tensors, independent of the layout'
 complete -c shard-ckpt -n __fish_use_subcommand -a diff -d 'compare two checkpoints across layouts'
 complete -c shard-ckpt -n __fish_use_subcommand -a plan -d 'what convert would read and write'

@@ -54,6 +54,7 @@ const struct tu_schedule tui_zb_1p = {
     .chunks_min = 1,
     .chunks_max = 1,
     .make = zb_1p,
+    .caps = true,
 };
 const struct tu_schedule tui_zb_2p = {
     .name = "zb-2p",
@@ -62,4 +63,5 @@ const struct tu_schedule tui_zb_2p = {
     .chunks_min = 1,
     .chunks_max = 1,
     .make = zb_2p,
+    .caps = true,
 };

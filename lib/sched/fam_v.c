@@ -150,6 +150,7 @@ const struct tu_schedule tui_v_zb = {
     .chunks_min = 2,
     .chunks_max = 2,
     .make = v_zb,
+    .caps = true,
 };
 const struct tu_schedule tui_v_search = {
     .name = "v-search",
@@ -158,4 +159,5 @@ const struct tu_schedule tui_v_search = {
     .chunks_min = 2,
     .chunks_max = 2,
     .make = v_search,
+    .caps = true,
 };

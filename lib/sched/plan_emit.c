@@ -146,6 +146,8 @@ static int deepspeed(struct tu_buf *b, const struct tu_train_query *q,
     if (a->offload) {
         tu_jw_open(&w, "offload_optimizer", '{');
         tu_jw_str(&w, "device", a->offload == TU_OFFLOAD_SSD ? "nvme" : "cpu");
+        if (a->offload == TU_OFFLOAD_SSD)
+            tu_jw_str(&w, "nvme_path", q->nvme_path);
         if (a->offload == TU_OFFLOAD_SPLIT)
             tu_jw_real(&w, "ratio", r->cpu_share); /* ZeRO-Offload++ */
         tu_jw_close(&w, '}');
@@ -163,10 +165,13 @@ static int deepspeed(struct tu_buf *b, const struct tu_train_query *q,
 }
 
 /* What of a layout the trainer does not have; NULL: nothing. */
-typedef const char *lacks_fn(const struct tu_layout_choice *a);
+typedef const char *lacks_fn(const struct tu_train_query *q,
+                             const struct tu_layout_choice *a);
 
-static const char *megatron_lacks(const struct tu_layout_choice *a)
+static const char *megatron_lacks(const struct tu_train_query *q,
+                                  const struct tu_layout_choice *a)
 {
+    (void)q;
     const char *s = a->schedule;
     if (a->pp > 1 && strcmp(s, "1f1b") && strcmp(s, "interleaved-1f1b"))
         return s;
@@ -175,14 +180,17 @@ static const char *megatron_lacks(const struct tu_layout_choice *a)
                                            : NULL;
 }
 
-static const char *titan_lacks(const struct tu_layout_choice *a)
+static const char *titan_lacks(const struct tu_train_query *q,
+                               const struct tu_layout_choice *a)
 {
+    (void)q;
     if (a->pp > 1 && !titan_schedule(a->schedule))
         return a->schedule;
     return a->zero == 1 || a->zero == 2 ? "ZeRO 1 and 2" : a->offload ? "offload" : NULL;
 }
 
-static const char *deepspeed_lacks(const struct tu_layout_choice *a)
+static const char *deepspeed_lacks(const struct tu_train_query *q,
+                                   const struct tu_layout_choice *a)
 {
     if (a->pp > 1 && strcmp(a->schedule, "1f1b"))
         return a->schedule;
@@ -190,6 +198,8 @@ static const char *deepspeed_lacks(const struct tu_layout_choice *a)
         return "offload without ZeRO";
     if (a->offload > TU_OFFLOAD_CPU && deepspeed_zero(a) != 3)
         return "a split offload, or one to an SSD, without ZeRO 3";
+    if (a->offload == TU_OFFLOAD_SSD && !q->nvme_path)
+        return "a place on the SSD: --nvme-path";
     return a->cp > 1 ? "context parallelism" : NULL;
 }
 
@@ -208,7 +218,7 @@ int tu_train_emit(struct tu_buf *out, const struct tu_train_query *q,
     };
     for (size_t k = 0; k < sizeof trainer / sizeof *trainer; k++)
         if (!strcmp(form, trainer[k].name)) {
-            const char *lacks = trainer[k].lacks(&row->at);
+            const char *lacks = trainer[k].lacks(q, &row->at);
             return lacks ? tu_fail(err, TU_EUNSUP, "emit: %s does not have %s", form, lacks)
                          : trainer[k].write(out, q, row, err);
         }

@@ -266,4 +266,5 @@ const struct tu_schedule tui_zb_v_auto = {
     .chunks_min = 2,
     .chunks_max = 2,
     .make = zbv_auto,
+    .caps = true,
 };

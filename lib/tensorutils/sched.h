@@ -232,6 +232,7 @@ struct tu_schedule {
                 struct tu_err *err);
     const char *const *rank; /* names of its ranks where they are no devices, NULL-ended,
                                 or NULL */
+    bool caps;               /* it keeps to tu_sched_params.cap */
     const char *pieces;      /* what its micro-batches are, NULL: that */
 };
 TU_API extern const struct tu_schedule *const tu_schedules[]; /* NULL-ended */

@@ -80,8 +80,15 @@ END
     # shellcheck disable=SC2086
     run -1 pipe-sched plan $args --offload none
     # shellcheck disable=SC2086
-    run -0 pipe-sched plan $args --offload ssd --emit deepspeed
-    assert_output --partial '"device":"nvme"'
+    run -0 pipe-sched plan $args --offload ssd --emit deepspeed --nvme-path /ssd/state
+    assert_output --partial '"device":"nvme","nvme_path":"/ssd/state"'
+    # shellcheck disable=SC2086 # DeepSpeed refuses an SSD without a path
+    run ! pipe-sched plan $args --offload ssd --emit deepspeed
+    assert_output --partial -- '--nvme-path'
+    # shellcheck disable=SC2086
+    run -2 pipe-sched plan $args --emit megatron --nvme-path /ssd/state
+    # shellcheck disable=SC2086
+    run -2 pipe-sched plan $args --emit megatron --all
     run -0 pipe-sched plan --layers 24 --hidden 2304 --heads 24 --gpus 8 --batch 64 --json
     refute_line --partial '"offload":"cpu"'
 }

@@ -185,6 +185,23 @@ data=$ROOT/tests/data/sched
     assert_output --partial '"span":3072,'
 }
 
+@test "options that do not apply are refused, and errors name the option" {
+    run -2 pipe-sched gen -s 1f1b -p 2 -m 4 --memory-cap 1
+    assert_output --partial '1f1b does not look'
+    pipe-sched gen -s 1f1b -p 2 -m 4 >s.json
+    run -2 pipe-sched sim --memory-cap 1 s.json
+    run -2 pipe-sched optimize -p 2 -m 2 --chunks 4
+    run -2 pipe-sched optimize -p 2 -m 2 --time-cap 9 --memory-cap 4
+    run -2 pipe-sched gen -s 1f1b -p 2 -m 4 --cost F=abc
+    assert_output --partial -- '--cost F=abc: '
+    run -2 pipe-sched gen -s 1f1b -p 2 -m 4 --memory B=x
+    assert_output --partial -- '--memory B=x: '
+    run -2 pipe-sched gen -s zb-1p -p 2 -m 4 --memory-cap x
+    assert_output --partial -- '--memory-cap: '
+    run -2 pipe-sched optimize -p 2 -m 4 --time-cap x
+    assert_output --partial -- '--time-cap: '
+}
+
 @test "TikZ counts in centimetres, whatever the unit of time" {
     pipe-sched gen -s dualpipe -p 2 -m 4 --cost F=18522,B=37044,FB=50000 --to tikz >a.tex
     run -0 cat a.tex

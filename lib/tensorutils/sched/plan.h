@@ -119,6 +119,7 @@ struct tu_train_query {
     const struct tu_encoder *encoder;
     const struct tu_overlap *overlap; /* NULL: standard */
     const struct tu_interference *interference; /* NULL: none */
+    const char *nvme_path; /* where DeepSpeed puts state on an SSD; NULL: not known */
     struct tui_memo *memo; /* tu_train_make's own */
     unsigned offloads;             /* bit for each enum tu_offload to try; 0: none only */
     bool all;                            /* keep the rejected too */
