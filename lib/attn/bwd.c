@@ -12,6 +12,7 @@
 #include <stdatomic.h>
 #include <string.h>
 #include "attn/bwd.h"
+#include "attn/scratch.h"
 
 enum { SPLIT_UNITS = 4, ROWS = 128, KEYS = 256 };
 #define DQ_BYTES_MAX (UINT64_C(256) << 20) /* of the buffers of all splits */
@@ -24,8 +25,9 @@ static void plan_sizes(struct tui_back *p, const struct tu_attn *a)
     p->ops = tui_ops_pick(compute, tu_cpu_bits());
     p->logits = tui_has_logits(a);
     size_t n = p->ops->npad, k = p->ops->kpad, e = p->ops->elem;
-    p->br = tui_pad(a->opt.tile_q ? a->opt.tile_q : ROWS, 32);
-    p->bc = tui_pad(a->opt.tile_k ? a->opt.tile_k : KEYS, 32);
+    /* A tile that is asked for is no larger than what there is. */
+    p->br = tui_pad(a->opt.tile_q ? tu_min(a->opt.tile_q, tu_max(1, a->sq_max)) : ROWS, 32);
+    p->bc = tui_pad(a->opt.tile_k ? tu_min(a->opt.tile_k, tu_max(1, a->sk_max)) : KEYS, 32);
     p->dk = tui_pad(a->d, k);
     p->dvk = tui_pad(a->dv, k);
     p->dn = tui_pad(a->d, n);
@@ -52,37 +54,25 @@ static int work_init(struct tui_back_work *w, const struct tui_back *p,
     size_t e = p->ops->elem, m = p->ops->mpad,
            cols = tui_pad(p->bc, tu_max(p->ops->kpad, m));
     size_t wide = tu_max(p->dk, p->dvk), rows = tu_max(p->br, cols);
-    struct {
-        void **at;
-        size_t n, size;
-    } part[] = {
-        {(void **)&w->rows, rows * wide, sizeof(float)},
-        {(void **)&w->other, rows * wide, sizeof(float)},
-        {(void **)&w->turned, p->ops->pack_a ? p->dm * cols : 0, sizeof(float)},
-        {(void **)&w->ka, cols * p->dk, e},
-        {(void **)&w->va, cols * p->dvk, e},
-        {(void **)&w->kta, p->dm * cols, e},
-        {(void **)&w->s, cols * p->br, sizeof(float)},
-        {(void **)&w->dp, cols * p->br, sizeof(float)},
-        {(void **)&w->chain, p->a->opt.softcap > 0 ? cols * p->br : 0, sizeof(float)},
-        {(void **)&w->keep, p->a->opt.dropout > 0 ? cols * p->br : 0, sizeof(float)},
-        {(void **)&w->bits, p->bc, 1},
-        {(void **)&w->pa, cols * p->br, e},
-        {(void **)&w->dsa, cols * p->br, e},
-        {(void **)&w->dsb, cols * p->br, e},
-        {(void **)&w->dk, cols * p->dn, sizeof(float)},
-        {(void **)&w->dv, cols * p->dvn, sizeof(float)},
+    const struct tui_part part[] = {
+        {&w->rows, rows * wide, sizeof(float)},
+        {&w->other, rows * wide, sizeof(float)},
+        {&w->turned, p->ops->pack_a ? p->dm * cols : 0, sizeof(float)},
+        {&w->ka, cols * p->dk, e},
+        {&w->va, cols * p->dvk, e},
+        {&w->kta, p->dm * cols, e},
+        {&w->s, cols * p->br, sizeof(float)},
+        {&w->dp, cols * p->br, sizeof(float)},
+        {&w->chain, p->a->opt.softcap > 0 ? cols * p->br : 0, sizeof(float)},
+        {&w->keep, p->a->opt.dropout > 0 ? cols * p->br : 0, sizeof(float)},
+        {&w->bits, p->bc, 1},
+        {&w->pa, cols * p->br, e},
+        {&w->dsa, cols * p->br, e},
+        {&w->dsb, cols * p->br, e},
+        {&w->dk, cols * p->dn, sizeof(float)},
+        {&w->dv, cols * p->dvn, sizeof(float)},
     };
-    w->arena = tu_arena_new(err);
-    if (!w->arena)
-        return TU_ENOMEM;
-    for (size_t i = 0; i < sizeof part / sizeof part[0]; i++) {
-        char *raw = tu_arena_alloc(w->arena, part[i].n * part[i].size + 64, 1, err);
-        if (!raw)
-            return TU_ENOMEM;
-        *part[i].at = raw + (-(uintptr_t)raw & 63);
-    }
-    return 0;
+    return TUI_SCRATCH(&w->arena, part, err);
 }
 
 struct tui_block tui_back_pair(const struct tui_back *p, uint64_t pair)

@@ -9,6 +9,7 @@
 #include <math.h>
 #include <string.h>
 #include "attn/fwd.h"
+#include "attn/scratch.h"
 
 enum {
     FEW_KEYS = 64,
@@ -41,11 +42,12 @@ static void plan_sizes(struct tui_plan *p, const struct tu_attn *a)
     if (p->few)
         p->ops = tui_ops_pick(TU_F32, tu_cpu_bits());
     p->logits = tui_has_logits(a);
-    p->br = p->few
-                ? tu_max(1, rows)
-                : tui_pad(a->opt.tile_q ? a->opt.tile_q : p->ops->tile_q, p->ops->mpad);
-    p->bc =
-        p->few ? FEW_KEYS : tui_pad(a->opt.tile_k ? a->opt.tile_k : p->ops->tile_k, 32);
+    /* A tile that is asked for is no larger than what there is. */
+    uint64_t tile_q = a->opt.tile_q ? tu_min(a->opt.tile_q, tu_max(1, rows)) : p->ops->tile_q;
+    uint64_t tile_k =
+        a->opt.tile_k ? tu_min(a->opt.tile_k, tu_max(1, a->sk_max)) : p->ops->tile_k;
+    p->br = p->few ? tu_max(1, rows) : tui_pad(tile_q, p->ops->mpad);
+    p->bc = p->few ? FEW_KEYS : tui_pad(tile_k, 32);
     p->dk = tui_pad(a->d, p->ops->kpad);
     p->dn = tui_pad(a->d, p->ops->npad);
     p->dvn = tui_pad(a->dv, p->ops->npad);
@@ -76,33 +78,20 @@ static int work_init(struct tui_work *w, const struct tui_plan *p, struct tu_err
 {
     size_t piece = tui_pad(64, p->ops->mpad), wide = tu_max(p->dk, p->dn);
     size_t rows = tui_pad(p->br, tu_max(p->ops->mpad, 64));
-    struct {
-        void **at;
-        size_t n, size;
-    } part[] = {
-        {(void **)&w->q, rows * wide, sizeof(float)},
-        {(void **)&w->qa, rows * p->dk, p->ops->elem},
-        {(void **)&w->s, piece * p->bc, sizeof(float)},
-        {(void **)&w->p, piece * p->bc, p->ops->elem},
-        {(void **)&w->acc, rows * p->dvn, sizeof(float)},
-        {(void **)&w->rows, p->bc * tu_max(wide, p->dvn), sizeof(float)},
-        {(void **)&w->vals, p->few ? p->bc * p->dvn : 0, sizeof(float)},
-        {(void **)&w->c, rows, sizeof(float)},
-        {(void **)&w->l, rows, sizeof(float)},
-        {(void **)&w->alpha, rows, sizeof(float)},
-        {(void **)&w->keep, p->bc, 1},
+    const struct tui_part part[] = {
+        {&w->q, rows * wide, sizeof(float)},
+        {&w->qa, rows * p->dk, p->ops->elem},
+        {&w->s, piece * p->bc, sizeof(float)},
+        {&w->p, piece * p->bc, p->ops->elem},
+        {&w->acc, rows * p->dvn, sizeof(float)},
+        {&w->rows, p->bc * tu_max(wide, p->dvn), sizeof(float)},
+        {&w->vals, p->few ? p->bc * p->dvn : 0, sizeof(float)},
+        {&w->c, rows, sizeof(float)},
+        {&w->l, rows, sizeof(float)},
+        {&w->alpha, rows, sizeof(float)},
+        {&w->keep, p->bc, 1},
     };
-    w->arena = tu_arena_new(err);
-    if (!w->arena)
-        return TU_ENOMEM;
-    for (size_t i = 0; i < sizeof part / sizeof part[0]; i++) {
-        /* Tiles are read in lines of 64 bytes. */
-        char *raw = tu_arena_alloc(w->arena, part[i].n * part[i].size + 64, 1, err);
-        if (!raw)
-            return TU_ENOMEM;
-        *part[i].at = raw + (-(uintptr_t)raw & 63);
-    }
-    return 0;
+    return TUI_SCRATCH(&w->arena, part, err);
 }
 
 static struct tui_block pair_block(const struct tui_plan *p, uint64_t pair)

@@ -3,6 +3,27 @@
 #include <math.h>
 #include <string.h>
 #include "attn/gated.h"
+#include "attn/scratch.h"
+
+enum { BLOCK = 64 };
+
+int tui_gated_init(struct tui_gated *x, struct tu_err *err)
+{
+    const size_t e = sizeof(double);
+    const uint64_t n = x->n, rows = n * x->d, values = n * x->dv, state = x->d * x->dv;
+    const uint64_t gates = x->vector ? rows : n;
+    x->block = tu_max(1, tu_min(x->block ? x->block : BLOCK, n));
+    const struct tui_part part[] = {
+        {&x->g, gates, e},      {&x->q, rows, e},
+        {&x->k, rows, e},       {&x->v, values, e},
+        {&x->dout, values, e},  {&x->o, values, e},
+        {&x->dq, rows, e},      {&x->dk, rows, e},
+        {&x->dv_, values, e},   {&x->dg, gates, e},
+        {&x->state, state, e},  {&x->dstate, state, e},
+        {&x->work, tu_max(state, x->block * x->d), e},
+    };
+    return TUI_SCRATCH(&x->arena, part, err);
+}
 
 /* Log decay of row a at step t. */
 static double gate(const struct tui_gated *x, uint64_t t, uint64_t a)

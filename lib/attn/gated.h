@@ -10,19 +10,24 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <tensorutils/core.h>
 
 struct tui_gated {
     uint64_t n, d, dv;
-    uint64_t block; /* steps of a chunk */
+    uint64_t block; /* steps of a chunk; 0: 64 */
     bool vector;    /* g is [n, d], else [n] */
     double scale;
-    const double *g, *q, *k, *v, *dout; /* rows [n, …] */
-    double *o;                          /* zeroed by the caller, as the gradients */
-    double *dq, *dk, *dv_, *dg;
+    double *g, *q, *k, *v, *dout;   /* in: rows [n, …] */
+    double *o, *dq, *dk, *dv_, *dg; /* out: sums that begin at zero */
     double *state;  /* [d, dv]: before the first step in, after the last out */
     double *dstate; /* gradient of the last state in, of the first out; backward only */
-    double *work;   /* [d · dv + 2 · block · d] */
+    double *work;   /* [max(d · dv, block · d)] */
+    struct tu_arena *arena; /* holds all of them */
 };
+
+/* Memory for the sizes that are set, zeroed; to be freed by tu_arena_free(x->arena), on
+ * failure too. Errors: TU_ENOMEM. */
+TU_MUST int tui_gated_init(struct tui_gated *x, struct tu_err *err);
 
 /* Step by step, as the formula stands. */
 void tui_gated_steps(const struct tui_gated *x);

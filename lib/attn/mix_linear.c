@@ -16,8 +16,6 @@ static const char *const gla_in[] = {"q",   "k",         "v",       "gate",
                                      "do?", "state_in?", "dstate?", NULL};
 static const char *const algos[] = {"chunks", "ref", NULL};
 
-enum { BLOCK = 64 };
-
 static const struct tu_operand *in(const struct tu_mixer_args *m, const char *name)
 {
     return tu_operand_find(m->in, m->n_in, name);
@@ -92,51 +90,21 @@ static void both_ways(struct tui_gated *x, bool back)
             }
 }
 
-/* Memory of a head: inputs, outputs, states. */
+/* A head before its inputs are read: sizes, memory, the decay that all steps share. */
 static int head_init(struct tui_gated *x, const struct tui_recur *r,
-                     const struct tu_mixer_args *m, uint64_t head, struct tu_arena *a,
-                     struct tu_err *err)
+                     const struct tu_mixer_args *m, uint64_t head, struct tu_err *err)
 {
-    uint64_t n = r->n, d = r->d, dv = r->dv;
-    *x = (struct tui_gated){.n = n,
-                            .d = d,
-                            .dv = dv,
+    *x = (struct tui_gated){.n = r->n,
+                            .d = r->d,
+                            .dv = r->dv,
                             .vector = in(m, "gate") != NULL,
-                            .block = m->opt->block ? m->opt->block : BLOCK,
+                            .block = m->opt->block,
                             .scale = isnan(m->opt->scale) ? 1 : m->opt->scale};
-    double **part[] = {(double **)&x->g,
-                       (double **)&x->q,
-                       (double **)&x->k,
-                       (double **)&x->v,
-                       (double **)&x->dout,
-                       &x->o,
-                       &x->dq,
-                       &x->dk,
-                       &x->dv_,
-                       &x->dg,
-                       &x->state,
-                       &x->dstate,
-                       &x->work};
-    uint64_t size[] = {n * d,
-                       n * d,
-                       n * d,
-                       n * dv,
-                       n * dv,
-                       n * dv,
-                       n * d,
-                       n * d,
-                       n * dv,
-                       n * d,
-                       d * dv,
-                       d * dv,
-                       d * dv + x->block * d};
-    for (unsigned i = 0; i < sizeof part / sizeof part[0]; i++)
-        if (!(*part[i] = tu_arena_alloc(a, size[i], sizeof(double), err)))
-            return TU_ENOMEM;
+    int code = tui_gated_init(x, err);
     double s = m->opt->decay_slopes ? tu_alibi_slope(head, r->heads) : m->opt->decay;
-    for (uint64_t t = 0; !x->vector && t < n; t++)
-        ((double *)x->g)[t] = -s;
-    return 0;
+    for (uint64_t t = 0; !code && !x->vector && t < x->n; t++)
+        x->g[t] = -s;
+    return code;
 }
 
 static int back(struct tui_gated *x, const struct tu_mixer_args *m, uint64_t b,
@@ -144,7 +112,7 @@ static int back(struct tui_gated *x, const struct tu_mixer_args *m, uint64_t b,
 {
     uint64_t s = x->d * x->dv;
     int code;
-    if ((code = tui_recur_load(in(m, "do"), b, h, (double *)x->dout, err)) ||
+    if ((code = tui_recur_load(in(m, "do"), b, h, x->dout, err)) ||
         (code = tui_recur_state(in(m, "state_in"), task, x->state, s, err)) ||
         (code = tui_recur_state(in(m, "dstate"), task, x->dstate, s, err)))
         return code;
@@ -167,15 +135,14 @@ static int head_task(void *ctx, uint64_t task, unsigned worker, struct tu_err *e
     struct tui_gated x;
     (void)worker;
     int code = tui_recur_init(&r, m, err);
-    struct tu_arena *a = code ? NULL : tu_arena_new(err);
-    if (!a)
-        return code ? code : TU_ENOMEM;
+    if (code)
+        return code;
     uint64_t b = task / r.heads, h = task % r.heads;
-    if ((code = head_init(&x, &r, m, h, a, err)) ||
-        (code = tui_recur_load(r.q, b, h, (double *)x.q, err)) ||
-        (code = tui_recur_load(r.k, b, h, (double *)x.k, err)) ||
-        (code = tui_recur_load(r.v, b, h, (double *)x.v, err)) ||
-        (x.vector && (code = tui_recur_load(in(m, "gate"), b, h, (double *)x.g, err))))
+    if ((code = head_init(&x, &r, m, h, err)) ||
+        (code = tui_recur_load(r.q, b, h, x.q, err)) ||
+        (code = tui_recur_load(r.k, b, h, x.k, err)) ||
+        (code = tui_recur_load(r.v, b, h, x.v, err)) ||
+        (x.vector && (code = tui_recur_load(in(m, "gate"), b, h, x.g, err))))
         goto out;
     if (m->pass & TU_PASS_FWD) {
         if ((code = tui_recur_state(r.state, task, x.state, x.d * x.dv, err)))
@@ -193,7 +160,7 @@ static int head_task(void *ctx, uint64_t task, unsigned worker, struct tu_err *e
     if (m->pass & TU_PASS_BWD)
         code = back(&x, m, b, h, task, err);
 out:
-    tu_arena_free(a);
+    tu_arena_free(x.arena);
     return code;
 }
 

@@ -8,6 +8,7 @@
 #include <math.h>
 #include <string.h>
 #include "attn/recur.h"
+#include "attn/scratch.h"
 
 static const char *const names[] = {"u",  "dt",  "A",         "B",       "C", "D?",
                                     "z?", "do?", "state_in?", "dstate?", NULL};
@@ -93,17 +94,15 @@ static int load(struct channel *w, const struct mamba *x, uint64_t b, uint64_t c
                 struct tu_err *err)
 {
     uint64_t n = x->n, s = x->s;
-    *w = (struct channel){.arena = tu_arena_new(err)};
-    if (!w->arena)
-        return TU_ENOMEM;
-    double **part[] = {&w->u, &w->dt, &w->z,  &w->g,  &w->b,  &w->c, &w->a,
-                       &w->h, &w->y,  &w->dh, &w->db, &w->dc, &w->da};
-    uint64_t size[] = {n, n, n, n, n * s, n * s, s, (n + 1) * s, n, s, n * s, n * s, s};
-    for (unsigned i = 0; i < sizeof part / sizeof part[0]; i++)
-        if (!(*part[i] = tu_arena_alloc(w->arena, size[i], sizeof(double), err)))
-            return TU_ENOMEM;
-    int code;
-    if ((code = column(x->in[U], b, c, w->u, err)) ||
+    const size_t e = sizeof(double);
+    const struct tui_part part[] = {
+        {&w->u, n, e},     {&w->dt, n, e},          {&w->z, n, e},      {&w->g, n, e},
+        {&w->b, n * s, e}, {&w->c, n * s, e},       {&w->a, s, e},      {&w->y, n, e},
+        {&w->dh, s, e},    {&w->h, (n + 1) * s, e}, {&w->db, n * s, e}, {&w->dc, n * s, e},
+        {&w->da, s, e},
+    };
+    int code = TUI_SCRATCH(&w->arena, part, err);
+    if (code || (code = column(x->in[U], b, c, w->u, err)) ||
         (code = column(x->in[DT], b, c, w->dt, err)) ||
         (code = column(x->in[Z], b, c, w->z, err)) ||
         (code = column(x->in[DO], b, c, w->g, err)) ||
@@ -220,19 +219,9 @@ out:
 
 static int run(const struct tu_mixer_args *m, struct tu_err *err)
 {
-    static const char *const summed[] = {"dA", "dB", "dC", "dD"};
     struct mamba x;
     int code = bind(&x, m, err);
-    if (code)
-        return code;
-    for (unsigned i = 0; i < 4; i++) {
-        const struct tu_operand *o = tu_operand_find(m->out, m->n_out, summed[i]);
-        uint64_t bytes;
-        if (o && !(code = tu_tensor_bytes(o->dtype, o->dim, o->rank, &bytes, err)))
-            memset(o->data, 0, bytes);
-    }
-    struct tu_pool *pool = m->job && m->pass == TU_PASS_FWD ? m->job->pool : NULL;
-    return code ? code : tu_pool_run(pool, x.batch * x.c, task, (void *)m, err);
+    return code ? code : tui_recur_run(m, x.batch * x.c, task, err);
 }
 
 static double flops(const struct tu_mixer_args *m)

@@ -9,12 +9,11 @@
 #include <string.h>
 #include "attn/gated.h"
 #include "attn/recur.h"
+#include "attn/scratch.h"
 
 static const char *const names[] = {"x",  "dt",  "A",         "B",       "C",
                                     "D?", "do?", "state_in?", "dstate?", NULL};
 static const char *const algos[] = {"chunks", "ref", NULL};
-
-enum { BLOCK = 64 };
 
 struct ssd {
     const struct tu_operand *x, *dt, *a, *b, *c, *d, *dout, *state, *dstate;
@@ -95,60 +94,29 @@ struct head {
 static int load(struct head *w, const struct ssd *z, const struct tu_mixer_args *m,
                 uint64_t b, uint64_t h, struct tu_err *err)
 {
-    uint64_t n = z->n, d = z->s, dv = z->p, block = m->opt->block ? m->opt->block : BLOCK;
-    *w = (struct head){.r = {.n = n, .d = d, .dv = dv, .block = block, .scale = 1},
-                       .arena = tu_arena_new(err)};
-    if (!w->arena)
-        return TU_ENOMEM;
+    uint64_t n = z->n, dv = z->p;
+    *w = (struct head){
+        .r = {.n = n, .d = z->s, .dv = dv, .block = m->opt->block, .scale = 1}};
     struct tui_gated *r = &w->r;
-    double **part[] = {(double **)&r->g,
-                       (double **)&r->q,
-                       (double **)&r->k,
-                       (double **)&r->v,
-                       (double **)&r->dout,
-                       &r->o,
-                       &r->dq,
-                       &r->dk,
-                       &r->dv_,
-                       &r->dg,
-                       &r->state,
-                       &r->dstate,
-                       &r->work,
-                       &w->x,
-                       &w->dt,
-                       &w->turn};
-    uint64_t size[] = {n,
-                       n * d,
-                       n * d,
-                       n * dv,
-                       n * dv,
-                       n * dv,
-                       n * d,
-                       n * d,
-                       n * dv,
-                       n,
-                       d * dv,
-                       d * dv,
-                       d * dv + block * d,
-                       n * dv,
-                       n * z->h,
-                       d * dv};
-    for (unsigned i = 0; i < sizeof part / sizeof part[0]; i++)
-        if (!(*part[i] = tu_arena_alloc(w->arena, size[i], sizeof(double), err)))
-            return TU_ENOMEM;
-    int code;
-    if ((code = tui_recur_load(z->x, b, h, w->x, err)) ||
-        (code = tui_recur_load(z->c, b, h / (z->h / z->g), (double *)r->q, err)) ||
-        (code = tui_recur_load(z->b, b, h / (z->h / z->g), (double *)r->k, err)) ||
+    const struct tui_part part[] = {
+        {&w->x, n * dv, sizeof(double)},
+        {&w->dt, n * z->h, sizeof(double)},
+        {&w->turn, z->s * dv, sizeof(double)},
+    };
+    int code = tui_gated_init(r, err);
+    if (code || (code = TUI_SCRATCH(&w->arena, part, err)) ||
+        (code = tui_recur_load(z->x, b, h, w->x, err)) ||
+        (code = tui_recur_load(z->c, b, h / (z->h / z->g), r->q, err)) ||
+        (code = tui_recur_load(z->b, b, h / (z->h / z->g), r->k, err)) ||
         (code = tui_recur_state(z->dt, b, w->dt, n * z->h, err)) ||
         (code = tui_recur_state(z->a, h, &w->a, 1, err)) ||
         (code = tui_recur_state(z->d, h, &w->d, 1, err)))
         return code;
     for (uint64_t t = 0; t < n; t++) {
         w->dt[t] = w->dt[t * z->h + h];
-        ((double *)r->g)[t] = w->dt[t] * w->a;
+        r->g[t] = w->dt[t] * w->a;
         for (uint64_t p = 0; p < dv; p++)
-            ((double *)r->v)[t * dv + p] = w->dt[t] * w->x[t * dv + p];
+            r->v[t * dv + p] = w->dt[t] * w->x[t * dv + p];
     }
     return 0;
 }
@@ -210,7 +178,7 @@ static int backward(struct head *w, const struct ssd *z, const struct tu_mixer_a
     struct tui_gated *r = &w->r;
     uint64_t at = b * z->h + h, group = h / (z->h / z->g);
     int code;
-    if ((code = tui_recur_load(z->dout, b, h, (double *)r->dout, err)) ||
+    if ((code = tui_recur_load(z->dout, b, h, r->dout, err)) ||
         (code = take_state(w, z->state, at, r->state, err)) ||
         (code = take_state(w, z->dstate, at, r->dstate, err)))
         return code;
@@ -254,25 +222,15 @@ static int task(void *ctx, uint64_t n, unsigned worker, struct tu_err *err)
         code = backward(&w, &z, m, n / z.h, n % z.h, err);
 out:
     tu_arena_free(w.arena);
+    tu_arena_free(w.r.arena);
     return code;
 }
 
 static int run(const struct tu_mixer_args *m, struct tu_err *err)
 {
-    static const char *const summed[] = {"dA", "dB", "dC", "dD"};
     struct ssd z;
     int code = bind(&z, m, err);
-    if (code)
-        return code;
-    for (unsigned i = 0; i < 4; i++) {
-        const struct tu_operand *o = tu_operand_find(m->out, m->n_out, summed[i]);
-        uint64_t bytes;
-        if (o && !(code = tu_tensor_bytes(o->dtype, o->dim, o->rank, &bytes, err)))
-            memset(o->data, 0, bytes);
-    }
-    /* Gradients that heads share are summed in one order: alone. */
-    struct tu_pool *pool = m->job && m->pass == TU_PASS_FWD ? m->job->pool : NULL;
-    return code ? code : tu_pool_run(pool, z.batch * z.h, task, (void *)m, err);
+    return code ? code : tui_recur_run(m, z.batch * z.h, task, err);
 }
 
 static double flops(const struct tu_mixer_args *m)

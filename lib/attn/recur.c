@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* recur.c: operands of the recurrent mixers. */
+/* recur.c: operands and tasks of the recurrent mixers. */
 #include <inttypes.h>
 #include <string.h>
 #include "attn/recur.h"
@@ -103,4 +103,21 @@ int tui_recur_put(const struct tu_operand *o, uint64_t at, const double *v, uint
         return 0;
     size_t e = tu_dtype_find(o->dtype)->block_bytes;
     return tu_cast(o->dtype, (char *)o->data + at * n * e, TU_F64, v, n, err);
+}
+
+int tui_recur_run(const struct tu_mixer_args *m, uint64_t n, tu_task_fn task,
+                  struct tu_err *err)
+{
+    static const char *const summed[] = {"dA", "dB", "dC", "dD"};
+    for (size_t i = 0; i < sizeof summed / sizeof *summed; i++) {
+        const struct tu_operand *o = tu_operand_find(m->out, m->n_out, summed[i]);
+        uint64_t bytes;
+        int code = o ? tu_tensor_bytes(o->dtype, o->dim, o->rank, &bytes, err) : 0;
+        if (code)
+            return code;
+        if (o)
+            memset(o->data, 0, bytes);
+    }
+    struct tu_pool *pool = m->job && m->pass == TU_PASS_FWD ? m->job->pool : NULL;
+    return tu_pool_run(pool, n, task, (void *)m, err);
 }

@@ -30,5 +30,9 @@ int tui_recur_state(const struct tu_operand *o, uint64_t at, double *out, uint64
                     struct tu_err *err);
 int tui_recur_put(const struct tu_operand *o, uint64_t at, const double *v, uint64_t n,
                   struct tu_err *err);
+/* Run n tasks of a state space whose gradients dA, dB, dC, dD are sums over tasks: zeroed
+ * here, and summed in one order, so alone when there is a backward pass. */
+int tui_recur_run(const struct tu_mixer_args *m, uint64_t n, tu_task_fn task,
+                  struct tu_err *err);
 
 #endif

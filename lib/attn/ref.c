@@ -8,6 +8,7 @@
 #include <math.h>
 #include <string.h>
 #include "attn/mask.h"
+#include "attn/scratch.h"
 
 /* The definitions of the masks, one after the other, in global indices. */
 static bool sees(const struct tu_attn *a, uint64_t b, uint64_t h, int64_t i, int64_t j)
@@ -51,18 +52,15 @@ struct scratch {
 
 static int scratch_init(struct scratch *w, const struct tu_attn *a, struct tu_err *err)
 {
-    *w = (struct scratch){.arena = tu_arena_new(err)};
-    if (!w->arena)
-        return TU_ENOMEM;
-    double **part[] = {&w->k,    &w->v,  &w->dk, &w->dv, &w->q,   &w->o,
-                       &w->dout, &w->dq, &w->x,  &w->p,  &w->slow};
-    uint64_t n = tu_max(1, a->sk_max);
-    uint64_t size[] = {n * a->d, n * a->dv, n * a->d, n * a->dv, a->d, a->dv,
-                       a->dv,    a->d,      n,        n,         n};
-    for (unsigned i = 0; i < sizeof part / sizeof part[0]; i++)
-        if (!(*part[i] = tu_arena_alloc(w->arena, size[i], sizeof(double), err)))
-            return TU_ENOMEM;
-    return 0;
+    const uint64_t n = tu_max(1, a->sk_max);
+    const size_t e = sizeof(double);
+    const struct tui_part part[] = {
+        {&w->k, n * a->d, e},  {&w->v, n * a->dv, e},  {&w->dk, n * a->d, e},
+        {&w->dv, n * a->dv, e}, {&w->q, a->d, e},       {&w->o, a->dv, e},
+        {&w->dout, a->dv, e},  {&w->dq, a->d, e},      {&w->x, n, e},
+        {&w->p, n, e},         {&w->slow, n, e},
+    };
+    return TUI_SCRATCH(&w->arena, part, err);
 }
 
 static int load(const struct tu_rows *r, const unsigned char *row, double factor,

@@ -146,3 +146,13 @@ qkv() { # SEQ KEYS HEADS KV-HEADS DIM DIM-V [tns-gen options]
     run -2 fa-run --rope 10000,3 in.tns
     run -2 fa-run --rope 10000,8 in.tns
 }
+
+@test "tiles and chunks that are larger than the problem are the problem" {
+    tns-gen q k v --shape 1,8,2,16 -o in.tns
+    fa-run in.tns -o want.tns
+    for n in 64 4611686018427387904 18446744073709551615; do
+        fa-run --block $n,$n in.tns | tns-diff --atol 1e-5 - want.tns
+    done
+    fa-run --op linear in.tns -o want.tns
+    fa-run --op linear --steps 18446744073709551615 in.tns | tns-diff --atol 1e-5 - want.tns
+}
