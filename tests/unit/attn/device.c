@@ -2,47 +2,7 @@
 /* The device's kernels against float64: softmax attention forward and backward over masks,
  * lengths, pages, dtypes and heads; linear attention and GLA; SSD's decay per step. */
 #include "../gpu.h"
-#include "kit.h"
-
-static uint64_t draws;
-
-static uint64_t pick(uint64_t n)
-{
-    struct tu_rng r = {99, 12};
-    return tu_rng_u32(&r, draws++) % n;
-}
-
-static bool one_in(uint64_t n)
-{
-    return pick(n) == 0;
-}
-
-enum { ROOM = 8 << 20 };
-static unsigned char pool[ROOM];
-static size_t used;
-
-static void *room(size_t n)
-{
-    void *p = pool + used;
-    used += (n + 63) / 64 * 64;
-    if (used > ROOM)
-        abort();
-    memset(p, 0, n);
-    return p;
-}
-
-static void normal(struct kit *k, const char *name, uint32_t dtype, unsigned rank,
-                   uint64_t a, uint64_t b, uint64_t c, uint64_t d)
-{
-    uint64_t n = a * (rank > 1 ? b : 1) * (rank > 2 ? c : 1) * (rank > 3 ? d : 1);
-    float *wide = room(n * 4);
-    struct tu_rng r = {draws, tu_rng_stream(name)};
-    tu_rng_normal(&r, 0, wide, n);
-    void *data = room(n * 4);
-    if (tu_cast(dtype, data, TU_F32, wide, n, NULL))
-        abort();
-    kit_add(k, name, dtype, rank, a, b, c, d, data);
-}
+#include "cases.h"
 
 static void options(struct tu_attn_opts *o)
 {
@@ -66,14 +26,6 @@ static void options(struct tu_attn_opts *o)
         o->scale = 0.2;
 }
 
-static void bits(struct kit *k, const char *name, uint64_t b, uint64_t h, uint64_t i, uint64_t j)
-{
-    uint8_t *v = room(b * h * i * j);
-    for (uint64_t n = 0; n < b * h * i * j; n++)
-        v[n] = pick(4) != 0;
-    kit_add(k, name, TU_BOOL, 4, b, h, i, j, v);
-}
-
 static void dense(struct kit *k, uint32_t dtype)
 {
     uint64_t b = 1 + pick(2), hkv = 1 + pick(2), hq = hkv * (1 + pick(2)), sq = 1 + pick(9);
@@ -88,42 +40,10 @@ static void dense(struct kit *k, uint32_t dtype)
         bits(k, "mask", one_in(2) ? b : 1, one_in(2) ? hq : 1, sq, sk);
     if (one_in(4))
         normal(k, "sinks", TU_F32, 1, hq, 0, 0, 0);
-    if (one_in(4)) {
-        int32_t *len = room(b * 4);
-        for (uint64_t i = 0; i < b; i++)
-            len[i] = (int32_t)pick(sk + 1);
-        kit_add(k, "seqlens_k", TU_I32, 1, b, 0, 0, 0, len);
-    }
+    if (one_in(4))
+        lengths(k, "seqlens_k", b, sk);
     if (one_in(4))
         normal(k, "dlse", TU_F32, 3, b, hq, sq, 0);
-}
-
-static void packed(struct kit *k, uint32_t dtype, bool paged)
-{
-    uint64_t b = 1 + pick(3), hkv = 1 + pick(2), hq = hkv * (1 + pick(2)), d = 1 + pick(20);
-    uint64_t page = 1 + pick(5), most = 4;
-    int32_t *cq = room((b + 1) * 4), *ck = room((b + 1) * 4), *len = room(b * 4);
-    int32_t *table = room(b * most * 4);
-    for (uint64_t i = 0; i < b; i++) {
-        cq[i + 1] = cq[i] + (int32_t)pick(7);
-        len[i] = (int32_t)pick(paged ? most * page + 1 : 20);
-        ck[i + 1] = ck[i] + len[i];
-    }
-    for (uint64_t i = 0; i < b * most; i++)
-        table[i] = i % most * page < (uint64_t)len[i / most] ? (int32_t)pick(9) : -1;
-    normal(k, "q", dtype, 3, (uint64_t)cq[b], hq, d, 0);
-    if (paged) {
-        normal(k, "k", dtype, 4, 9, page, hkv, d);
-        normal(k, "v", dtype, 4, 9, page, hkv, d);
-        kit_add(k, "block_table", TU_I32, 2, b, most, 0, 0, table);
-        kit_add(k, "seqlens_k", TU_I32, 1, b, 0, 0, 0, len);
-    } else {
-        normal(k, "k", dtype, 3, (uint64_t)ck[b], hkv, d, 0);
-        normal(k, "v", dtype, 3, (uint64_t)ck[b], hkv, d, 0);
-        kit_add(k, "cu_seqlens_k", TU_I32, 1, b + 1, 0, 0, 0, ck);
-    }
-    normal(k, "do", dtype, 3, (uint64_t)cq[b], hq, d, 0);
-    kit_add(k, "cu_seqlens_q", TU_I32, 1, b + 1, 0, 0, 0, cq);
 }
 
 /* A row's form, on the device or float64's; false with a line where it fails. */
@@ -141,16 +61,7 @@ static bool run(const char *name, struct tu_mixer_args *m, const struct kit *k, 
                                 .algo = on_gpu ? NULL : "ref",
                                 .device = on_gpu ? gpu : NULL,
                                 .note = note};
-    int code = row->infer(m, &err);
-    for (size_t i = 0; !code && i < m->n_out; i++) {
-        struct tu_operand *o = &m->out[i];
-        uint64_t n;
-        o->dtype = on_gpu || !strncmp(o->name, "dsink", 5) ? TU_F32 : TU_F64;
-        code = tu_elements(o->dim, o->rank, &n, &err);
-        o->data = room(n * 8);
-    }
-    if (!code)
-        code = row->run(m, &err);
+    int code = case_run(row, m, !on_gpu, &err);
     bool good = !code && strncmp(note, "on the CPU", 10) != 0;
     if (!good)
         printf("# %s %s\n", code ? err.msg : "", note);
@@ -159,38 +70,28 @@ static bool run(const char *name, struct tu_mixer_args *m, const struct kit *k, 
 
 static bool near(const struct tu_mixer_args *x, const struct tu_mixer_args *ref, double tol)
 {
-    bool good = true;
-    for (size_t i = 0; good && i < x->n_out; i++) {
-        uint64_t n = 0;
-        good = !tu_elements(x->out[i].dim, x->out[i].rank, &n, NULL);
-        double *a = room(n * 8), *b = room(n * 8), top = 1;
-        good = good && !tu_to_double(x->out[i].dtype, x->out[i].data, a, n, NULL) &&
-               !tu_to_double(ref->out[i].dtype, ref->out[i].data, b, n, NULL);
-        for (uint64_t t = 0; t < n; t++)
-            top = isfinite(b[t]) && fabs(b[t]) > top ? fabs(b[t]) : top;
-        for (uint64_t t = 0; good && t < n; t++) {
-            good = a[t] == b[t] || fabs(a[t] - b[t]) <= tol * top;
-            if (!good)
-                printf("# %s[%d]: %g, not %g\n", x->out[i].name, (int)t, a[t], b[t]);
-        }
-    }
+    char where[64] = "";
+    bool good = case_worst(x, ref, where) <= tol;
+    if (!good)
+        printf("# %s\n", where);
     return good;
 }
 
 static bool softmax_case(unsigned n)
 {
     static const uint32_t dtypes[] = {TU_F32, TU_BF16, TU_F16, TU_F8_E4M3FN};
+    static const struct case_limits limits = {
+        .batch = 3, .group = 2, .dim = 20, .queries = 7, .keys = 20, .page = 5, .pages = 4};
     struct kit k = {0};
     struct tu_mixer_args fast, ref;
-    used = 0;
-    draws = 1000 * n;
+    case_seed(1000 * n);
     tu_attn_opts_init(&k.opt);
     options(&k.opt);
     uint64_t kind = pick(4);
     if (kind < 2)
         dense(&k, dtypes[n % 4]);
     else
-        packed(&k, dtypes[n % 4], kind == 3);
+        packed(&k, dtypes[n % 4], kind == 3, &limits);
     int pass = kind == 3 ? TU_PASS_FWD : one_in(4) ? TU_PASS_BWD : TU_PASS_BOTH;
     gpu_backward(n % 2);
     return run("softmax", &fast, &k, pass, true) && run("softmax", &ref, &k, pass, false) &&
@@ -205,8 +106,7 @@ static bool mma_case(unsigned n)
     struct kit k = {0};
     struct tu_mixer_args fast, ref;
     uint32_t dtype = n % 2 ? TU_F16 : TU_BF16;
-    used = 0;
-    draws = 5000 + 100 * n;
+    case_seed(5000 + 100 * n);
     tu_attn_opts_init(&k.opt);
     options(&k.opt);
     uint64_t hkv = 1 + pick(2), hq = hkv * (1 + pick(2)), sq = 1 + pick(100), d = dims[n % 8];
@@ -231,8 +131,7 @@ static bool scan_case(unsigned n)
 {
     struct kit k = {0};
     struct tu_mixer_args fast, ref;
-    used = 0;
-    draws = 77 * n;
+    case_seed(77 * n);
     tu_attn_opts_init(&k.opt);
     bool gated = n % 2;
     uint64_t b = 1 + pick(2), t = pick(50), h = 1 + pick(2), d = 1 + pick(20), e = 1 + pick(50);
