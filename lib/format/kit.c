@@ -129,6 +129,25 @@ const char *tui_names_twin(const struct tui_names *x)
     return NULL;
 }
 
+size_t tui_number_bytes(uint32_t dtype)
+{
+    size_t elem = tu_dtype_find(dtype)->block_bytes;
+    return dtype == TU_C64 || dtype == TU_C128 ? elem / 2 : elem;
+}
+
+void tui_swap(void *p, size_t n, uint32_t dtype)
+{
+    unsigned char *b = p;
+    size_t unit = tui_number_bytes(dtype);
+    for (size_t i = 0; i + unit <= n; i += unit) {
+        for (size_t k = 0; k < unit / 2; k++) {
+            unsigned char t = b[i + k];
+            b[i + k] = b[i + unit - 1 - k];
+            b[i + unit - 1 - k] = t;
+        }
+    }
+}
+
 int tui_fail_char(struct tu_err *err, const char *text, size_t n, size_t pos, size_t base,
                   const char *expected)
 {

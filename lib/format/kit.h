@@ -35,6 +35,12 @@ TU_MUST int tui_check_crc(const struct tu_source *s, size_t i, uint32_t crc, str
 const struct tu_format *tui_format_sniff(const char *path, bool folder,
                                          const unsigned char *head, size_t n);
 
+/* Bytes of one number of a plain dtype: half of a complex element. */
+size_t tui_number_bytes(uint32_t dtype);
+/* Turn the bytes of each number around, big-endian to little-endian and back; n bytes, whole
+ * numbers of a plain dtype. */
+void tui_swap(void *p, size_t n, uint32_t dtype);
+
 /* META ----------------------------------------------------------------------------------------- */
 
 #define TUI_META_MAX ((size_t)16 << 20) /* bytes of one META object in a stream */

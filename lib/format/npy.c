@@ -18,25 +18,6 @@
 
 /* elements ------------------------------------------------------------------------------------- */
 
-/* Bytes whose order turns around: half of a complex element. */
-static size_t swap_unit(const struct tui_npy *h)
-{
-    size_t elem = tu_dtype_find(h->dtype)->block_bytes;
-    return h->dtype == TU_C64 || h->dtype == TU_C128 ? elem / 2 : elem;
-}
-
-static void swap(void *p, size_t n, size_t unit)
-{
-    unsigned char *b = p;
-    for (size_t i = 0; i + unit <= n; i += unit) {
-        for (size_t k = 0; k < unit / 2; k++) {
-            unsigned char t = b[i + k];
-            b[i + k] = b[i + unit - 1 - k];
-            b[i + unit - 1 - k] = t;
-        }
-    }
-}
-
 bool tui_npy_plain(const struct tui_npy *h)
 {
     return !h->fortran && !h->big;
@@ -72,7 +53,7 @@ void tui_npy_store(const struct tui_npy *h, void *dst, const void *src)
         memcpy(dst, src, (size_t)h->bytes);
     }
     if (h->big)
-        swap(dst, (size_t)h->bytes, swap_unit(h));
+        tui_swap(dst, (size_t)h->bytes, h->dtype);
 }
 
 /* arrays --------------------------------------------------------------------------------------- */
@@ -150,7 +131,7 @@ static int read_elements(const struct tui_npy_array *a, uint64_t first, void *bu
         code = tu_in_pread(a->in, a->data + first * elem, buf, n * elem, err);
     }
     if (!code && a->h.big)
-        swap(buf, n * elem, swap_unit(&a->h));
+        tui_swap(buf, n * elem, a->h.dtype);
     return code;
 }
 

@@ -21,26 +21,9 @@
 
 /* Reading ---------------------------------------------------------------------------- */
 
-static void turn_around(unsigned char *p, size_t n, size_t unit)
-{
-    for (size_t i = 0; i + unit <= n; i += unit) {
-        for (size_t k = 0; k < unit / 2; k++) {
-            unsigned char t = p[i + k];
-            p[i + k] = p[i + unit - 1 - k];
-            p[i + unit - 1 - k] = t;
-        }
-    }
-}
-
-/* Bytes of a number: half of a complex element. */
-static size_t unit_of(const struct tui_view *v)
-{
-    return v->dtype == TU_C64 || v->dtype == TU_C128 ? v->elem / 2 : v->elem;
-}
-
 static void turn_signs(unsigned char *p, size_t n, const struct tui_view *v)
 {
-    size_t unit = unit_of(v);
+    size_t unit = tui_number_bytes(v->dtype);
     for (size_t i = 0; i + unit <= n; i += unit) {
         bool imaginary = unit < v->elem && i % v->elem;
         if (v->neg != (v->conj && imaginary))
@@ -65,7 +48,7 @@ static int read_elements(struct tui_torch *t, const struct tui_view *v, uint64_t
         tu_gather(buf, base, v->extent, v->stride, v->rank, v->elem, first, n);
     }
     if (rc == 0 && t->big)
-        turn_around(buf, n * v->elem, unit_of(v));
+        tui_swap(buf, n * v->elem, v->dtype);
     if (rc == 0 && (v->conj || v->neg))
         turn_signs(buf, n * v->elem, v);
     return rc;
