@@ -61,17 +61,6 @@ static int add_role(struct names *x, const struct tu_named *named, const char *r
     return rc;
 }
 
-/* "layers.3.moe.experts.*.up.weight" for expert e; the role itself otherwise. */
-static void role_name(char out[160], const char *role, uint64_t e)
-{
-    const char *star = strchr(role, '*');
-    if (star)
-        snprintf(out, 160, "%.*s%llu%s", (int)(star - role), role, (unsigned long long)e,
-                 star + 1);
-    else
-        snprintf(out, 160, "%s", role);
-}
-
 /* The tensor, cut into its roles. */
 static int add_tensor(struct names *x, size_t i, const struct tu_named *named,
                       struct tu_err *err)
@@ -94,7 +83,7 @@ static int add_tensor(struct names *x, size_t i, const struct tu_named *named,
         if (!dim[0] && rows)
             return tu_fail(err, TU_EFORMAT, "'%.80s': %llu rows do not divide among its parts",
                            t->name, (unsigned long long)rows);
-        role_name(role, named->role[k % named->n], k / named->n);
+        tu_role_text(role, sizeof role, named->role[k % named->n], k / named->n);
         rc = add_role(x, named, role,
                       (struct tu_view_item){.tensor = {.dtype = t->dtype, .rank = rank,
                                                        .dim = dim},

@@ -258,6 +258,15 @@ int tu_map_tied(const struct tu_map *m, struct tu_buf *name, struct tu_named *ou
     return 0;
 }
 
+size_t tu_role_text(char *out, size_t cap, const char *role, uint64_t expert)
+{
+    const char *star = strchr(role, '*');
+    int n = star ? snprintf(out, cap, "%.*s%llu%s", (int)(star - role), role,
+                            (unsigned long long)expert, star + 1)
+                 : snprintf(out, cap, "%s", role);
+    return (size_t)n;
+}
+
 size_t tu_map_line(const struct tu_map *m, const char *role)
 {
     size_t len = strlen(role);

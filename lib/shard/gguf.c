@@ -32,16 +32,6 @@ static uint32_t atom_named(const struct tu_ckpt *c, const char *role)
     return number == TU_NAMES_NONE ? UINT32_MAX : c->role[number].atom;
 }
 
-static void expert_role(char out[160], const char *role, uint64_t e)
-{
-    const char *star = strchr(role, '*');
-    if (star)
-        snprintf(out, 160, "%.*s%llu%s", (int)(star - role), role, (unsigned long long)e,
-                 star + 1);
-    else
-        snprintf(out, 160, "%s", role);
-}
-
 /* The entry that begins with atom a; *yes false where another atom leads it. */
 static int find_entry(const struct writing *w, uint32_t a, struct entry *e, bool *yes,
                       struct tu_err *err)
@@ -60,7 +50,7 @@ static int find_entry(const struct writing *w, uint32_t a, struct entry *e, bool
     e->atom = rc ? NULL : tu_alloc(e->n, sizeof *e->atom, err);
     for (size_t k = 0; !rc && e->atom && k < e->n; k++) {
         char text[160];
-        expert_role(text, e->named.role[k % e->named.n], k / e->named.n);
+        tu_role_text(text, sizeof text, e->named.role[k % e->named.n], k / e->named.n);
         e->atom[k] = atom_named(w->c, text);
         if (e->atom[k] == UINT32_MAX)
             rc = tu_fail(err, TU_EINCOMPLETE, "'%.80s' needs '%.80s', which is not there",

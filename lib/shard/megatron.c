@@ -13,6 +13,7 @@
 #include "megatron.h"
 
 #define WEIGHTS "model_optim_rng.pt"
+#define RANKS_MAX (1u << 20) /* of a mesh that is looked for */
 
 /* Folder of the ranks: the root itself, or the iteration that the tracker or the key
  * names. */
@@ -164,6 +165,9 @@ static int open_first(struct tu_ckpt *c, const char *folder, const struct tu_spe
                          (unsigned long long)v);
         *size[i].to = (uint32_t)v;
     }
+    if (!rc && (uint64_t)g->tp * g->pp * g->ep > RANKS_MAX)
+        rc = tu_fail(err, TU_EUNSUP, "tp=%u pp=%u ep=%u are more than %u ranks", g->tp, g->pp,
+                     g->ep, RANKS_MAX);
     if (rc)
         tu_err_prefix(err, "%s", c->file[0].path);
     c->tp = g->tp;

@@ -104,16 +104,15 @@ static int share(const struct tu_ckpt *c, const struct tu_named *named, const ch
 }
 
 /* "layers.3.moe.experts.*.up.weight" for expert e; below its state, if it is one. */
-static void full_name(char *out, size_t cap, const char *state, const char *role,
-                      uint64_t e)
+static int full_name(char *out, size_t cap, const char *state, const char *role,
+                     uint64_t e, struct tu_err *err)
 {
-    const char *star = strchr(role, '*');
-    int n = state ? snprintf(out, cap, "optim.%s.", state) : 0;
-    if (star)
-        snprintf(out + n, cap - (size_t)n, "%.*s%llu%s", (int)(star - role), role, U(e),
-                 star + 1);
-    else
-        snprintf(out + n, cap - (size_t)n, "%s", role);
+    /* States are named by the file. */
+    size_t n = state ? (size_t)snprintf(out, cap, "optim.%s.", state) : 0;
+    if (n >= cap || n + tu_role_text(out + n, cap - n, role, e) >= cap)
+        return tu_fail(err, TU_ENAME, "state '%.100s': the name is over %zu bytes long",
+                       state ? state : role, cap - 1);
+    return 0;
 }
 
 int tui_piece_fuse(struct tu_ckpt *c, struct tu_piece *p, const struct tu_named *named,
@@ -154,9 +153,9 @@ int tui_piece_fuse(struct tu_ckpt *c, struct tu_piece *p, const struct tu_named 
                                .dtype = dtype,
                                .rank = t.rank - stacked,
                                .cols = cut && tr & TU_MAP_ROW ? cols * c->tp : cols};
-        full_name(name, sizeof name, state, named->role[k], i / named->n);
         want.name = name;
-        if ((rc = share(c, named, t.name, k, named->n, total / blocks, &want.rows, err)) ||
+        if ((rc = full_name(name, sizeof name, state, named->role[k], i / named->n, err)) ||
+            (rc = share(c, named, t.name, k, named->n, total / blocks, &want.rows, err)) ||
             (rc = role_get(c, &want, t.name, &list[i], err)))
             return rc;
     }

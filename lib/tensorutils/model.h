@@ -140,6 +140,9 @@ struct tu_named {
     char role[TU_MAP_ROLES][128];    /* "layers.0.attn.q.weight"; '*' for the expert with STACK */
     int64_t layer, expert;           /* numbers in the role, -1 if none */
 };
+/* The role of one expert of a stack, "layers.3.moe.experts.5.up.weight"; any other role as
+ * it is. Returns its length; where that is not below cap the text is cut. */
+TU_API size_t tu_role_text(char *out, size_t cap, const char *role, uint64_t expert);
 
 /* A built-in map by name. Errors: TU_EUSAGE naming those there are. The map is the
  * caller's. */

@@ -165,6 +165,15 @@ same_files() {
     done
 }
 
+@test "a state whose name is too long for a role is refused" {
+    shard-ckpt cat "$DATA/hf/llama_demo" | tns-ls | awk 'NR > 1 { print $NF }' >names
+    shard-ckpt convert --to universal:order=names "$DATA/hf/llama_demo" u
+    q=$(echo u/*/zero/model.layers.0.self_attn.q_proj.weight)
+    cp "$q/fp32.pt" "$q/$(printf 'x%.0s' {1..240}).pt"
+    run -3 shard-ckpt ls u
+    assert_output --partial 'the name is over 223 bytes long'
+}
+
 @test "what ds_to_universal makes is made bit for bit" {
     shard-ckpt convert --to universal "$ZERO/toy_z1_dp2" a
     same_files "$ZERO/toy_z1_dp2.universal/global_step3_universal" a/global_step3_universal
