@@ -112,8 +112,7 @@ int tu_compare_add(struct tu_compare *c, const struct tu_tolerance *tol, uint32_
                                                                          : TU_DTYPE_NONE,
                      .wide_a = is_wide(dtype_a), .wide_b = is_wide(dtype_b)};
     for (size_t i = 0; i < n;) {
-        /* RUN is a multiple of every number of packed elements, so runs begin with bytes.
-         * */
+        /* RUN is a multiple of every number of packed elements, so runs begin with bytes. */
         size_t run = (size_t)tu_min(RUN / parts, n - i);
         p.a = (const unsigned char *)a + i / da->block_elems * da->block_bytes;
         p.b = (const unsigned char *)b + i / db->block_elems * db->block_bytes;

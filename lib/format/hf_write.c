@@ -2,8 +2,7 @@
 /* hf_write.c: a folder of safetensors shards and their index, grouped and named as
  * huggingface_hub does, published by renaming the folder.
  *
- * All shards are open at once, so that bytes may come in any order. _GNU_SOURCE for nftw.
- * */
+ * All shards are open at once, so that bytes may come in any order. _GNU_SOURCE for nftw. */
 #define _GNU_SOURCE
 #include <dirent.h>
 #include <errno.h>

@@ -51,8 +51,7 @@ TU_MUST int tui_npy_tensor(struct tu_tensor *out, struct tu_arena *arena,
 
 /* Append the header for t, as numpy writes it or as t's `src` metadata asks, and say in
  * *h how the data must be stored. Errors: TU_EDTYPE for a dtype that numpy lacks (raw:
- * bf16 and fp8 as unsigned integers); TU_EMETA where a kept header does not describe t.
- * */
+ * bf16 and fp8 as unsigned integers); TU_EMETA where a kept header does not describe t. */
 TU_MUST int tui_npy_write_header(struct tu_buf *out, struct tui_npy *h, const struct tu_tensor *t,
                                  bool raw, bool keep_header, struct tu_err *err);
 /* True when the stored bytes are the tensor's bytes. */

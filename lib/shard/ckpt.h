@@ -167,9 +167,7 @@ int tui_plan_stages(struct tu_ckpt *c, const char *layers, struct tu_err *err);
 /* Number of the chunk that holds a layer. */
 uint32_t tui_stage_of(const struct tu_ckpt *c, int64_t layer);
 
-/* Layouts
- * ------------------------------------------------------------------------------------------
- */
+/* Layouts --------------------------------------------------------------------------- */
 
 /* What of a model's tensors a plan leaves out: the optimizer's states. */
 bool tui_is_state(const struct tu_ckpt *c, const struct tu_atom *atom);

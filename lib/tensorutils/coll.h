@@ -138,8 +138,7 @@ TU_API extern const struct tu_transport *const tu_transports[]; /* NULL-ended */
 TU_API TU_MUST int tu_transport_find(const struct tu_transport **out, const char *name,
                                      struct tu_err *err);
 
-/* Reductions
- * ----------------------------------------------------------------------------- */
+/* Reductions ------------------------------------------------------------------------ */
 
 enum tu_op { TU_SUM, TU_PROD, TU_MIN, TU_MAX, TU_AVG, TU_PREMUL, TU_OPS };
 TU_API extern const char *const tu_op_names[]; /* "sum" … "mulsum", NULL-ended */

@@ -101,8 +101,7 @@ struct tu_save {
 };
 
 struct tu_sink_ops {
-    /* Bytes at `off` of tensor i's C-order data. Any thread, any order, each byte once.
-     * */
+    /* Bytes at `off` of tensor i's C-order data. Any thread, any order, each byte once. */
     int (*write)(struct tu_sink *s, size_t i, uint64_t off, const void *p, size_t n,
                  struct tu_err *err);
     /* All bytes are there: checksums, directories, fsync when durable, rename. */
@@ -140,8 +139,7 @@ struct tu_format {
      * like this format? path is for formats that are folders. */
     bool (*sniff)(const char *path, const unsigned char *head, size_t n);
     /* Index the file how->in (a folder: path). Called by tu_source_open alone, which
-     * fills the front's members afterwards. The op must leave nothing behind on failure.
-     * */
+     * fills the front's members afterwards. The op must leave nothing behind on failure. */
     int (*open)(struct tu_source **out, const char *path, const struct tu_open *how,
                 const struct tu_job *job, struct tu_err *err);
     /* Lay the file out and prepare to write under a temporary name. `sequential` outputs
@@ -354,8 +352,7 @@ enum tu_pkind {
     TU_P_TENSOR,  /* writing only: integer = number of the tensor */
 };
 
-/* Parts of a TU_P_CALL: n is as long as needed, and parts that the object lacks are NULL.
- * */
+/* Parts of a TU_P_CALL: n is as long as needed, and parts that the object lacks are NULL. */
 enum tu_pcall {
     TU_P_CALLABLE,
     TU_P_ARGS,     /* TUPLE */

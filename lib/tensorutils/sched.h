@@ -244,8 +244,7 @@ TU_API const char *tu_sched_rank_name(const struct tu_sched *s, uint32_t rank,
 TU_API TU_MUST int tu_schedule_make(struct tu_sched **out, const struct tu_schedule *row,
                                     const struct tu_sched_params *q, struct tu_err *err);
 
-/* Communication
- * --------------------------------------------------------------------------- */
+/* Communication --------------------------------------------------------------------- */
 
 struct tu_lower {
     bool merge; /* an I directly followed by its W becomes a B first, as torch 2.5 did */
@@ -264,8 +263,7 @@ TU_API TU_MUST int tu_sched_lower(struct tu_sched **out, const struct tu_sched *
 TU_API TU_MUST int tu_sched_strip(struct tu_sched **out, const struct tu_sched *s,
                                   struct tu_err *err);
 
-/* Search
- * ---------------------------------------------------------------------------------- */
+/* Search ---------------------------------------------------------------------------- */
 
 struct tu_optimize {
     const struct tu_sched_params *q; /* p, m, v, cost, cap; v stages of a rank */

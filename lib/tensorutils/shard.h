@@ -133,8 +133,7 @@ struct tu_ckpt {
     struct tu_arena *arena; /* owns the texts and lists below */
     struct tu_model model;
     uint32_t tp, pp, vpp, ep; /* sizes of the mesh, at least 1 */
-    struct tu_stage
-        *stage;  /* [pp*vpp]; chunk v of stage p at p + v*pp; NULL: no pipeline */
+    struct tu_stage *stage; /* [pp*vpp]; chunk v of stage p at p + v*pp; NULL: no pipeline */
     int version; /* order of fused QKV: Megatron's checkpoint_version, 2 otherwise */
     int64_t iteration;           /* -1: none ("release") */
     struct tu_map *map;          /* names of the pieces; NULL: names are roles */
@@ -150,8 +149,7 @@ struct tu_ckpt {
     size_t blanks, blank_cap;
     struct tu_side *side;
     size_t sides, side_cap;
-    struct tu_atom
-        *atom; /* in canonical order: embedding, layers by number, norm, head */
+    struct tu_atom *atom; /* in canonical order: embedding, layers by number, norm, head */
     size_t atoms, atom_cap;
     uint64_t dropped;       /* tensors that are not weights */
     const char *optim;      /* META "optim", canonical JSON: "groups" [{…, "params": names}],
@@ -190,8 +188,7 @@ struct tu_shard_opts {
     bool tied_copy;     /* write the tied head too, where the layout would leave it out */
     uint32_t dtype;     /* cast; TU_DTYPE_NONE keeps */
     uint64_t max_shard; /* bytes per file; 0: 5,000,000,000 */
-    struct tu_pattern **include,
-        **exclude; /* NULL-ended, on canonical names; NULL: all */
+    struct tu_pattern **include, **exclude; /* NULL-ended, on canonical names; NULL: all */
     bool roles;    /* atoms are roles (model.h), [out, in] and apart, under the roles' names */
     bool untied;   /* do not believe a configuration that ties head and embedding */
     bool verify_replicas, sha256, force;
@@ -249,13 +246,10 @@ TU_API TU_MUST int tu_ckpt_plan(struct tu_ckpt **out, const struct tu_ckpt *from
  * tensor's. */
 TU_API TU_MUST int tu_ckpt_spans(const struct tu_ckpt *c, uint32_t piece, uint32_t a,
                                  struct tu_spans *out, struct tu_err *err);
-/* Every atom covered exactly once by the pieces that are not replicas; every layer there.
- */
+/* Every atom covered exactly once by the pieces that are not replicas; every layer there. */
 TU_API TU_MUST int tu_ckpt_check(const struct tu_ckpt *c, struct tu_err *err);
 
-/* Moving
- * -----------------------------------------------------------------------------------------
- */
+/* Moving ---------------------------------------------------------------------------- */
 
 struct tu_digest {
     const char *name;

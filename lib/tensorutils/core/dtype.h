@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* dtype.h: the registry of element types (stream format, section B5) and size arithmetic.
+/* dtype.h: the registry of element types (tensor-stream(5)) and size arithmetic.
  *
  * A code's high byte is DLPack's type code and its low byte the bits of an element; 0x8000 +
  * ggml_type are ggml's block formats. Sub-byte elements are packed in row-major order, the earlier

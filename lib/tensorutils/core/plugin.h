@@ -27,8 +27,8 @@ struct tu_host {
     double (*clock)(void);
 };
 
-/* What the plug-in gives: a table of the kind that its users know, e.g. "device" is a
- * struct tu_device_ops, "transport" a struct tu_transport. */
+/* What the plug-in gives: a table of the kind that its users know: "device" is a struct
+ * tu_device, "transport" a struct tu_transport. */
 struct tu_plugin {
     uint32_t abi;         /* TU_PLUGIN_ABI, else it is refused */
     const char *name;     /* as the file */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* opt.c: the parsing rules of house-style A4, table by table. */
+/* opt.c: how options are parsed (tensorutils(7)), table by table. */
 #include "common/opt.h"
 
 #include <stdlib.h>

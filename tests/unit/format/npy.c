@@ -214,8 +214,7 @@ static void test_orders(void)
              "\0\0\x80\x3f\0\0\0\x40", 8), "the halves of a complex number are swapped alone");
     ok(restores(path, true, NULL), "and back");
 
-    /* Order 3-D: element (i,j,k) of shape (2,3,4) is i+10j+100k, stored with i fastest.
-     * */
+    /* Order 3-D: element (i,j,k) of shape (2,3,4) is i+10j+100k, stored with i fastest. */
     path = make("{'fortran_order': True, 'descr': '|u1', 'shape': (2L, 3L, 4L)}", 24);
     file = fix_read(path, &n);
     unsigned char want[24];
