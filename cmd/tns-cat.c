@@ -159,9 +159,13 @@ static int add_rules(struct tu_edit *e, struct tu_err *err)
         {"dtype", &opt.dtype, tu_edit_cast},
     };
     for (size_t k = 0; k < sizeof sets / sizeof *sets; k++)
-        for (size_t i = 0; i < sets[k].list->n; i++)
-            if (sets[k].add(e, TU_LIST(sets[k].list, const char *)[i], err))
-                return tu_err_prefix(err, "--%s", sets[k].name);
+        for (size_t i = 0; i < sets[k].list->n; i++) {
+            int rc = sets[k].add(e, TU_LIST(sets[k].list, const char *)[i], err);
+            if (rc) {
+                tu_err_prefix(err, "--%s", sets[k].name);
+                return rc;
+            }
+        }
     return tu_selection_apply(&opt.select, e, err);
 }
 

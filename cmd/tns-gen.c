@@ -52,9 +52,10 @@ static int take_double(const struct tu_spec *s, const char *key, double *out,
                        struct tu_err *err)
 {
     const char *text = tu_spec_get(s, key);
-    if (!text || !tu_parse_double(text, out, err))
-        return 0;
-    return tu_err_prefix(err, "%s", key);
+    int rc = text ? tu_parse_double(text, out, err) : 0;
+    if (rc)
+        tu_err_prefix(err, "%s", key);
+    return rc;
 }
 
 static int take_dtype(const struct tu_spec *s, uint32_t *out, struct tu_err *err)
@@ -169,9 +170,9 @@ static int generate(struct tu_ctx *ctx, const char *text, struct tu_writer *w,
         rc = tu_fail(err, TU_EUSAGE, "block formats are made by quantize");
     if (rc) {
         /* Sizes that cannot be are a wrong request here, not wrong data. */
-        err->code =
-            err->code == TU_ESIZE || err->code == TU_ELIMIT ? TU_EUSAGE : err->code;
-        rc = tu_err_prefix(err, "'%.80s'", text);
+        if (rc == TU_ESIZE || rc == TU_ELIMIT)
+            err->code = rc = TU_EUSAGE;
+        tu_err_prefix(err, "'%.80s'", text);
         goto out;
     }
     tu_record_of(&rec, &j.t);

@@ -96,8 +96,10 @@ static int take(struct inputs *in, struct tu_reader *r, const struct tu_record *
     tu_record_tensor(rec, &t);
     int op = bench_index(tu_op_names, opt.op);
     int code = tu_reduce_check(t.dtype, (enum tu_op)op, err);
-    if (code)
-        return tu_err_prefix(err, "'%s'", t.name);
+    if (code) {
+        tu_err_prefix(err, "'%s'", t.name);
+        return code;
+    }
     for (size_t i = 0; i < in->n && !in->segments && !code; i++)
         if (strcmp(in->item[i].tensor.name, t.name) == 0)
             code = tu_fail(err, TU_EINCOMPLETE, "'%s' comes twice", t.name);

@@ -256,8 +256,10 @@ static int under_loggp(struct tu_ctx *ctx, const char *path, struct tu_err *err)
         return code;
     code = tu_goal_run(text, n, &m, &finish, &ranks, err);
     tu_free(text);
-    if (code)
-        return tu_err_prefix(err, "%s", path);
+    if (code) {
+        tu_err_prefix(err, "%s", path);
+        return code;
+    }
     tu_rows_begin(ctx, cols);
     for (uint32_t r = 0; r < ranks; r++) {
         const struct tu_cell cells[] = {{.u = r}, {.u = finish[r]}};

@@ -9,8 +9,10 @@ int tu_ctx_device(struct tu_ctx *ctx, const struct tu_device **out, struct tu_er
     struct tu_device_info info;
     char why[128] = "";
     int rc = tu_device_open(out, &info, ctx->device, why, err);
-    if (rc)
-        return tu_err_prefix(err, "--device %s", ctx->device);
+    if (rc) {
+        tu_err_prefix(err, "--device %s", ctx->device);
+        return rc;
+    }
     if (*why)
         tu_warn(ctx, "%s", why);
     if (*out == &tu_device_cpu)

@@ -50,8 +50,10 @@ static int start(struct tu_err *err)
     int rc = 0;
     if (isa && *isa) {
         rc = tu_cpu_narrow(isa, err);
-        if (rc)
-            return tu_err_prefix(err, "TENSORUTILS_ISA");
+        if (rc) {
+            tu_err_prefix(err, "TENSORUTILS_ISA");
+            return rc;
+        }
     }
     return find_plugins(err);
 }

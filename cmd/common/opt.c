@@ -144,7 +144,9 @@ static int set(struct walk *w, const struct tu_opt *o, char *value, bool negated
     } else {
         rc = tu_opt_row(o)->read(o, value, o->dest, w->err);
     }
-    return rc ? tu_err_prefix(w->err, "--%s", o->name) : 0;
+    if (rc)
+        tu_err_prefix(w->err, "--%s", o->name);
+    return rc;
 }
 
 /* The value in the next argument. */

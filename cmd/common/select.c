@@ -20,8 +20,13 @@ int tu_selection_apply(const struct tu_selection *s, struct tu_edit *e,
         {"exclude-regex", &s->exclude_regex, tu_edit_drop, TU_PATTERN_REGEX},
     };
     for (size_t k = 0; k < sizeof sets / sizeof *sets; k++)
-        for (size_t i = 0; i < sets[k].list->n; i++)
-            if (sets[k].add(e, TU_LIST(sets[k].list, const char *)[i], sets[k].kind, err))
-                return tu_err_prefix(err, "--%s", sets[k].name);
+        for (size_t i = 0; i < sets[k].list->n; i++) {
+            const char *pattern = TU_LIST(sets[k].list, const char *)[i];
+            int rc = sets[k].add(e, pattern, sets[k].kind, err);
+            if (rc) {
+                tu_err_prefix(err, "--%s", sets[k].name);
+                return rc;
+            }
+        }
     return 0;
 }

@@ -203,8 +203,10 @@ int fa_rope(struct fa_segment *s, const struct tu_attn_opts *o, struct tu_err *e
     if (kind && strcmp(kind, "interleaved"))
         return tu_fail(err, TU_EUSAGE, "--rope: '%s' is not interleaved", kind);
     int code = tu_parse_double(text, &theta, err);
-    if (code || (code = tu_parse_u64(dim, &n, err)))
-        return tu_err_prefix(err, "--rope");
+    if (code || (code = tu_parse_u64(dim, &n, err))) {
+        tu_err_prefix(err, "--rope");
+        return code;
+    }
     if (q->rank != 4 || k->rank != 4)
         return tu_fail(err, TU_EUSAGE, "--rope needs tensors of 4 dimensions");
     int64_t off = o->placed ? o->q_first : (int64_t)k->dim[axis] - (int64_t)q->dim[axis];

@@ -22,8 +22,10 @@ static int take_meta(struct fa_segment *s, const struct tu_record *rec,
 {
     struct json_t *m = NULL;
     int code = tu_json_parse(&m, rec->meta, rec->meta_len, NULL, err);
-    if (code)
-        return tu_err_prefix(err, "META 'fa'");
+    if (code) {
+        tu_err_prefix(err, "META 'fa'");
+        return code;
+    }
     const char *base = json_string_value(json_object_get(m, "lse_base")),
                *type = json_string_value(json_object_get(m, "out_dtype"));
     const struct tu_dtype *d = type ? tu_dtype_named(type) : NULL;

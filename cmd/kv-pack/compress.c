@@ -263,7 +263,9 @@ static int side(struct run *r, uint64_t layer, enum tu_kv_side s, struct tu_kv_a
         rc = compare_side(r, a, s, x, &c, err);
     tu_kv_coded_release(&c);
     tu_free(x);
-    return rc ? tu_err_prefix(err, "'%s'", t.name) : 0;
+    if (rc)
+        tu_err_prefix(err, "'%s'", t.name);
+    return rc;
 }
 
 static int one_layer(struct run *r, uint64_t layer, struct tu_err *err)
@@ -337,7 +339,9 @@ static int one_cache(struct run *r, struct tu_err *err)
         rc = tu_writer_end(r->w, false, err);
     tu_free(r->keep);
     r->keep = NULL;
-    return rc ? tu_err_prefix(err, "%s", kv->name) : 0;
+    if (rc)
+        tu_err_prefix(err, "%s", kv->name);
+    return rc;
 }
 
 static int run_compress(struct tu_ctx *ctx, int argc, char **argv)

@@ -88,7 +88,9 @@ static int decode_record(struct tu_kv *kv, size_t i, struct quant *q, struct tu_
     for (unsigned k = 0; k < TU_KV_CODED_PARTS; k++)
         tu_free(part[k].data);
     tu_free(out);
-    return rc ? tu_err_prefix(err, "%s: '%s'", kv->name, t.name) : 0;
+    if (rc)
+        tu_err_prefix(err, "%s: '%s'", kv->name, t.name);
+    return rc;
 }
 
 static int expand(struct tu_kv *kv, struct tu_writer *w, struct tu_err *err)

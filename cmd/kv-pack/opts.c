@@ -114,8 +114,10 @@ static int take_config(struct tu_kv_info *out, const char *path, struct tu_err *
         return rc;
     rc = tu_model_from_hf(&m, text, n, err);
     tu_free(text);
-    if (rc)
-        return tu_err_prefix(err, "%s", path);
+    if (rc) {
+        tu_err_prefix(err, "%s", path);
+        return rc;
+    }
     out->heads = m.kv_heads;
     out->rope_theta = m.rope_theta;
     return take_text(out->arch, sizeof out->arch, m.family, "config", err);

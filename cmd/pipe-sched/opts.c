@@ -99,8 +99,10 @@ int pipe_cap(const struct tu_cost *c, uint32_t chunks, int64_t *cap, struct tu_e
     if (!pipe_cost.cap)
         return 0;
     int rc = tu_decimal(pipe_cost.cap, &value, &scale, err);
-    if (rc)
-        return tu_err_prefix(err, "--memory-cap"), rc;
+    if (rc) {
+        tu_err_prefix(err, "--memory-cap");
+        return rc;
+    }
     *cap = value * unit / scale;
     return *cap > 0
                ? 0

@@ -137,7 +137,9 @@ static int each_rows(const struct rows *r, void *ctx,
     }
     tu_free(x);
     tu_free(raw);
-    return rc ? tu_err_prefix(err, "'%.80s'", r->t->name) : 0;
+    if (rc)
+        tu_err_prefix(err, "'%.80s'", r->t->name);
+    return rc;
 }
 
 struct adding {

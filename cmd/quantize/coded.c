@@ -73,8 +73,10 @@ static int put_aside(struct coded *c, struct input *in, struct tu_err *err)
 int coded_begin(struct coded *c, struct input *in, bool *yes, struct tu_err *err)
 {
     int rc = plan(c, &in->tensor, yes, err);
-    if (rc)
-        return tu_err_prefix(err, "'%.80s'", in->tensor.name);
+    if (rc) {
+        tu_err_prefix(err, "'%.80s'", in->tensor.name);
+        return rc;
+    }
     return *yes && c->coding.sides ? put_aside(c, in, err) : 0;
 }
 

@@ -145,8 +145,10 @@ static int requantize(struct run *r, struct tu_err *err)
 {
     struct tu_tensor was = r->coded.tensor;
     int rc = coder_unpack(&r->in, &r->coded, tu_ctx_job(r->ctx), err);
-    if (rc)
-        return tu_err_prefix(err, "'%.80s'", was.name);
+    if (rc) {
+        tu_err_prefix(err, "'%.80s'", was.name);
+        return rc;
+    }
     r->in.tensor = was;
     rc = encode_plain(r, err);
     coded_forget(&r->coded);

@@ -109,7 +109,9 @@ static int read_as(struct tu_source *s, size_t i, uint32_t to, uint64_t first, u
     if (!rc)
         rc = to == TU_F32 ? tu_to_float(t->dtype, raw, out, (size_t)n, err)
                           : tu_cast(to, out, t->dtype, raw, (size_t)n, err);
-    return rc ? tu_err_prefix(err, "%s: '%.80s'", s->path, t->name) : 0;
+    if (rc)
+        tu_err_prefix(err, "%s: '%.80s'", s->path, t->name);
+    return rc;
 }
 
 /* The tokens of a record's rows, or NULL. */

@@ -109,14 +109,13 @@ static int search_tensor(struct search *s, struct tu_err *err)
             rc = try_type(s, &t, s->type[k], &s->way[s->n * s->types + k], err);
     }
     task_end(&t);
-    if (!coded || rc)
-        return rc ? tu_err_prefix(err, "'%.80s'", x->name) : 0;
-    if (!rc && !(s->tensor[s->n].name = tu_strdup(x->name, err)))
+    if (!rc && coded && !(s->tensor[s->n].name = tu_strdup(x->name, err)))
         rc = TU_ENOMEM;
     if (rc)
-        return tu_err_prefix(err, "'%.80s'", x->name);
-    s->tensor[s->n++].elements = n;
-    return 0;
+        tu_err_prefix(err, "'%.80s'", x->name);
+    else if (coded)
+        s->tensor[s->n++].elements = n;
+    return rc;
 }
 
 static int search_input(struct search *s, const char *path, struct tu_err *err)

@@ -157,8 +157,10 @@ static int sparsify_plain(struct run *r, struct tu_err *err)
     if (!rc)
         rc = each_window(r, &a, input, err);
     matrix_release(&a);
-    if (rc)
-        return tu_err_prefix(err, "'%.80s'", t->name);
+    if (rc) {
+        tu_err_prefix(err, "'%.80s'", t->name);
+        return rc;
+    }
     if (tu_json_wanted(r->ctx))
         tu_row(r->ctx, (const struct tu_cell[]){
                            {.s = scores[opt.score]},

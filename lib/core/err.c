@@ -89,10 +89,10 @@ int tu_fail_errno(struct tu_err *err, const char *fmt, ...)
     return TU_EIO;
 }
 
-int tu_err_prefix(struct tu_err *err, const char *fmt, ...)
+void tu_err_prefix(struct tu_err *err, const char *fmt, ...)
 {
     if (!err)
-        return 0;
+        return;
     char text[sizeof err->msg * 2];
     va_list ap;
     va_start(ap, fmt);
@@ -101,7 +101,6 @@ int tu_err_prefix(struct tu_err *err, const char *fmt, ...)
     size_t used = n < 0 ? 0 : (size_t)n < sizeof text ? (size_t)n : sizeof text - 1;
     snprintf(text + used, sizeof text - used, ": %s", err->msg);
     set_message(err, text);
-    return err->code;
 }
 
 const char *tu_err_name(int code)

@@ -367,7 +367,9 @@ static int parse_info(struct cursor *c, struct tui_gguf_file *f, struct tu_tenso
                           "not known", tu_in_name(c->in), (unsigned long long)at, shown, type);
     code = tu_tensor_bytes(t->dtype, t->dim, t->rank, &t->bytes, c->err);
     snprintf(dims, sizeof dims, "%llu", (unsigned long long)at);
-    return code ? tu_err_prefix(c->err, "%s: byte %s: '%s'", tu_in_name(c->in), dims, shown) : 0;
+    if (code)
+        tu_err_prefix(c->err, "%s: byte %s: '%s'", tu_in_name(c->in), dims, shown);
+    return code;
 }
 
 static int parse_infos(struct cursor *c, struct tui_gguf_file *f, uint64_t count)

@@ -71,8 +71,9 @@ static int describe(struct tu_source *s, struct tu_in *in, const struct tui_st_h
             code = tu_tensor_bytes(e->dtype, e->dim, e->rank, &t[i].bytes, err);
         if (code) {
             char shown[88];
-            return tu_err_prefix(err, "%s: '%s'", s->path,
-                                 tu_text_short(e->name, strlen(e->name), shown));
+            tu_err_prefix(err, "%s: '%s'", s->path,
+                          tu_text_short(e->name, strlen(e->name), shown));
+            return code;
         }
         x[i] = (struct tu_extent){ in, data + e->begin };
     }

@@ -155,8 +155,9 @@ static int put_header(struct tns_sink *s, struct tu_buf *b, struct tu_record *re
     int code = tu_record_encode(b, rec, err);
     if (code) {
         char shown[88];
-        return tu_err_prefix(err, "%s: '%s'", s->base.path,
-                             tu_text_short(rec->name ? rec->name : "", rec->name_len, shown));
+        tu_err_prefix(err, "%s: '%s'", s->base.path,
+                      tu_text_short(rec->name ? rec->name : "", rec->name_len, shown));
+        return code;
     }
     code = tu_out_pwrite(s->out, s->pos, b->data, b->n, err);
     s->pos += b->n;

@@ -170,8 +170,10 @@ static int check_record(struct tu_kv *kv, size_t i, enum tu_kv_side side,
     if (latent && !kv->info.heads)
         kv->info.heads = 1;
     int rc = latent ? 0 : tu_kv_local_heads(kv->info.heads, kv->info.tp_size, &local, err);
-    if (rc)
-        return tu_err_prefix(err, "'%s'", t->name);
+    if (rc) {
+        tu_err_prefix(err, "'%s'", t->name);
+        return rc;
+    }
     if (!latent && heads != local && heads != 0 && kv->info.tp_size > 1)
         return tu_fail(err, TU_ESIZE,
                        "'%s': %" PRIu64 " heads, META kv says %" PRIu64 " on each of %"
@@ -204,7 +206,9 @@ int tu_kv_finish(struct tu_kv *kv, struct tu_err *err)
             if (i != TU_KV_NONE && !pool && !kv->info.block && !coded(&kv->tensor[i]))
                 rc = check_record(kv, i, (enum tu_kv_side)s, err);
         }
-    return rc ? tu_err_prefix(err, "%s", kv->name) : 0;
+    if (rc)
+        tu_err_prefix(err, "%s", kv->name);
+    return rc;
 }
 
 int tu_kv_read(struct tu_kv *kv, size_t i, uint64_t off, void *buf, size_t n,
@@ -214,7 +218,9 @@ int tu_kv_read(struct tu_kv *kv, size_t i, uint64_t off, void *buf, size_t n,
     if (off > t->bytes || n > t->bytes - off)
         return tu_fail(err, TU_EBUG, "'%s': read past its end", t->name);
     int rc = n ? kv->ops->read(kv, i, off, buf, n, err) : 0;
-    return rc ? tu_err_prefix(err, "%s", kv->name) : 0;
+    if (rc)
+        tu_err_prefix(err, "%s", kv->name);
+    return rc;
 }
 
 int tu_kv_load(struct tu_kv *kv, size_t i, void **data, struct tu_err *err)
@@ -222,8 +228,10 @@ int tu_kv_load(struct tu_kv *kv, size_t i, void **data, struct tu_err *err)
     const struct tu_tensor *t = &kv->tensor[i];
     *data = NULL;
     int rc = kv->ops->verify ? kv->ops->verify(kv, i, err) : 0;
-    if (rc)
-        return tu_err_prefix(err, "%s", kv->name);
+    if (rc) {
+        tu_err_prefix(err, "%s", kv->name);
+        return rc;
+    }
     if (t->bytes > SIZE_MAX || !(*data = tu_alloc((size_t)t->bytes, 1, err)))
         return tu_fail(err, TU_ENOMEM, "'%s': no memory for %" PRIu64 " bytes", t->name,
                        t->bytes);

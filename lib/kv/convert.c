@@ -269,7 +269,9 @@ static int put_side(struct job *j, uint64_t layer, enum tu_kv_side side, struct 
             rc = write_array(j, all ? "kv.all" : name, dtype, err);
     }
     tu_free(data);
-    return rc ? tu_err_prefix(err, "layer %" PRIu64, layer) : 0;
+    if (rc)
+        tu_err_prefix(err, "layer %" PRIu64, layer);
+    return rc;
 }
 
 static int put_numbers(struct job *j, struct tu_err *err)
@@ -383,8 +385,10 @@ static int check_ranks(struct job *j, struct tu_err *err)
         struct tu_kv_info b = j->rank[r].kv->info;
         b.tp_rank = a->tp_rank;
         int rc = tu_kv_info_same(a, &b, true, err);
-        if (rc)
-            return tu_err_prefix(err, "%s and %s", j->rank[0].kv->name, j->rank[r].kv->name);
+        if (rc) {
+            tu_err_prefix(err, "%s and %s", j->rank[0].kv->name, j->rank[r].kv->name);
+            return rc;
+        }
         if (tui_rows_tokens(&j->rank[r], 0) != tui_rows_tokens(&j->rank[0], 0))
             return tu_fail(err, TU_EINCOMPLETE, "%s: its tokens are not those of rank 0",
                            j->rank[r].kv->name);

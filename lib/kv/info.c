@@ -99,8 +99,10 @@ int tu_kv_info_parse(struct tu_kv_info *out, const char *json, size_t n,
     json_t *o = NULL;
     tu_kv_info_init(out);
     int rc = tu_json_parse(&o, json, n, &limits, err);
-    if (rc)
-        return tu_err_prefix(err, "META kv");
+    if (rc) {
+        tu_err_prefix(err, "META kv");
+        return rc;
+    }
     for (size_t i = 0; !rc && i < FIELDS; i++) {
         const json_t *v = json_object_get(o, fields[i].key);
         if (v && !json_is_null(v))

@@ -265,5 +265,7 @@ int tui_llama_parse(struct tui_llama *f, struct tu_in *in, struct tu_err *err)
     int rc = begin(&c, f, err);
     if (!rc)
         rc = rest(&c, f, err);
-    return rc ? tu_err_prefix(err, "%s", tu_in_name(in)) : 0;
+    if (rc)
+        tu_err_prefix(err, "%s", tu_in_name(in));
+    return rc;
 }

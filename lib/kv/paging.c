@@ -33,8 +33,8 @@ static int begin(struct paging *p, struct tu_kv *const *cache, struct tu_err *er
         if (!rc && (p->how->scheme || p->how->cow) && !p->ids[i])
             rc = tu_fail(err, TU_EINCOMPLETE, "%s: no record kv.tokens: sharing goes by it",
                          cache[i]->name);
-        if (!rc && i && tu_kv_info_same(&cache[0]->info, &cache[i]->info, true, err))
-            rc = tu_err_prefix(err, "%s and %s", cache[0]->name, cache[i]->name);
+        if (!rc && i && (rc = tu_kv_info_same(&cache[0]->info, &cache[i]->info, true, err)))
+            tu_err_prefix(err, "%s and %s", cache[0]->name, cache[i]->name);
     }
     return rc;
 }

@@ -54,8 +54,10 @@ static int pool_blocks(struct tu_kv *kv, const struct tu_kv_layout *l, uint64_t 
                      ? tu_kv_place_of(&p, l, TU_KV_K, t->dim, t->rank, d->block_bytes,
                                       tu_kv_latent(t), err)
                      : tu_fail(err, TU_EUNSUP, "'%s': pages of a packed dtype", t->name);
-        if (rc)
-            return tu_err_prefix(err, "%s: '%s'", kv->name, t->name);
+        if (rc) {
+            tu_err_prefix(err, "%s: '%s'", kv->name, t->name);
+            return rc;
+        }
         if (p.of.block != kv->info.block)
             return tu_fail(err, TU_ESIZE,
                            "%s: '%s' has pages of %" PRIu64 " tokens, META kv says %" PRIu64,
@@ -106,8 +108,10 @@ int tui_rows_begin(struct tui_rows *r, struct tu_kv *kv, struct tu_err *err)
 {
     *r = (struct tui_rows){.kv = kv, .held = TU_KV_NONE};
     int rc = tu_kv_layout_find(&r->layout, kv->info.layout, err);
-    if (rc)
-        return tu_err_prefix(err, "%s", kv->name);
+    if (rc) {
+        tu_err_prefix(err, "%s", kv->name);
+        return rc;
+    }
     for (size_t i = 0; i < kv->n; i++) {
         uint64_t layer;
         const struct tu_tensor *t = &kv->tensor[i];
@@ -147,7 +151,9 @@ static int array_of(const struct tui_rows *r, size_t record, enum tu_kv_side sid
                        r->layout->name);
     int rc = tu_kv_place_of(p, r->layout, side, t->dim, t->rank, d->block_bytes,
                             tu_kv_latent(t), err);
-    return rc ? tu_err_prefix(err, "%s: '%s'", r->kv->name, t->name) : 0;
+    if (rc)
+        tu_err_prefix(err, "%s: '%s'", r->kv->name, t->name);
+    return rc;
 }
 
 uint64_t tui_rows_tokens(const struct tui_rows *r, uint64_t seq)

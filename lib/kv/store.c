@@ -381,8 +381,10 @@ static int take_space(struct fetching *f, const char *file, const struct tu_kv_i
         return rc;
     rc = tu_json_parse(&o, text, n, NULL, err);
     tu_free(text);
-    if (rc)
-        return tu_err_prefix(err, "%s", path);
+    if (rc) {
+        tu_err_prefix(err, "%s", path);
+        return rc;
+    }
     json_int_t block = json_integer_value(json_object_get(o, "block"));
     rc = block > 0 && block <= 1 << 20 ? tu_json_dump(&kv, json_object_get(o, "kv"), err)
                                        : tu_fail(err, TU_EMETA, "%s: no block", path);

@@ -184,8 +184,10 @@ static int json_line(struct reading *r, const char *text, size_t n, struct tu_er
     struct tu_kv_request q = {0};
     json_t *o;
     int rc = tu_json_parse(&o, text, n, &limits, err);
-    if (rc)
-        return tu_err_prefix(err, "line %" PRIu64, r->line);
+    if (rc) {
+        tu_err_prefix(err, "line %" PRIu64, r->line);
+        return rc;
+    }
     rc = length(r, o, "input_length", true, &q.input, err);
     if (!rc)
         rc = length(r, o, "output_length", false, &q.output, err);

@@ -34,7 +34,9 @@ static int parse_file(json_t **out, const json_t *files, const char *name,
         return 0;
     int rc = tu_json_parse(out, json_string_value(text), json_string_length(text), &limits,
                            err);
-    return rc ? tu_err_prefix(err, "%s", name) : 0;
+    if (rc)
+        tu_err_prefix(err, "%s", name);
+    return rc;
 }
 
 /* Tokens ------------------------------------------------------------------------------ */

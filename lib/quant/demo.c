@@ -187,8 +187,10 @@ static int plan(struct tu_coding *c, const struct tu_spec *spec, struct tu_err *
     int rc = tu_spec_u64(spec, "top", 32, &top, err);
     if (!rc)
         rc = tu_demo_init(&d, c->rows, c->cols, (unsigned)tu_min(top, AREA), err);
-    if (rc)
-        return tu_err_prefix(err, "codec 'demo'");
+    if (rc) {
+        tu_err_prefix(err, "codec 'demo'");
+        return rc;
+    }
     c->param[0] = d.top;
     c->atom = tu_max(c->elements, 1);
     c->code = (struct tu_part){.dtype = TU_F32,

@@ -428,7 +428,9 @@ static int add_coded(struct reader *r, const struct found *f, const struct tui_d
     tu_spec_release(&spec);
     tu_buf_release(&meta);
     tu_buf_release(&quant);
-    return rc ? tu_err_prefix(err, "'%.80s'", name) : 0;
+    if (rc)
+        tu_err_prefix(err, "'%.80s'", name);
+    return rc;
 }
 
 static int finish(struct reader *r, struct found *f, const struct tui_deploy_part *part,

@@ -66,8 +66,10 @@ static int compare_row(void *ctx, uint64_t i, unsigned worker, struct tu_err *er
         rc = softmax_of(&q, other, r->vocab, err);
     if (!rc && r->next && (r->next[i] < 0 || (uint64_t)r->next[i] >= r->vocab))
         rc = tu_fail(err, TU_EUSAGE, "token %" PRId64 " of %" PRIu64, r->next[i], r->vocab);
-    if (rc)
-        return tu_err_prefix(err, "row %" PRIu64, r->first + i);
+    if (rc) {
+        tu_err_prefix(err, "row %" PRIu64, r->first + i);
+        return rc;
+    }
     r->out[i] = (struct tu_logits_row){
         .kl = divergence(&p, base, &q, other, r->vocab),
         .same_top = p.top == q.top,

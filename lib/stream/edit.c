@@ -317,8 +317,10 @@ int tu_edit_tensor(struct tu_edit *e, struct tu_edit_plan *p, const struct tu_te
     memset(p, 0, offsetof(struct tu_edit_plan, slice));
     p->in = p->out = *t;
     int rc = plan_all(e, p, err);
-    if (rc)
-        return tu_err_prefix(err, "'%s'", tu_text_short(t->name, strlen(t->name), name));
+    if (rc) {
+        tu_err_prefix(err, "'%s'", tu_text_short(t->name, strlen(t->name), name));
+        return rc;
+    }
     p->whole = !p->sliced && p->out.dtype == t->dtype;
     p->same = p->whole && !strcmp(p->out.name, t->name) && p->out.meta == t->meta;
     return 0;
@@ -456,8 +458,10 @@ int tu_edit_flow_next(struct tu_edit_flow *f, const void **p, size_t *got,
         return 0;
     }
     int rc = tu_cast(to, f->mid, from, f->in, n, err);
-    if (rc)
-        return tu_err_prefix(err, "'%.80s'", f->plan->in.name);
+    if (rc) {
+        tu_err_prefix(err, "'%.80s'", f->plan->in.name);
+        return rc;
+    }
     f->have -= n * a;
     memmove(f->in, f->in + n * a, f->have);
     *p = f->mid;

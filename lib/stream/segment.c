@@ -93,14 +93,15 @@ int tui_blame(struct tu_err *err, const char *file, uint64_t number, uint64_t of
     if (err->offset != TU_ERR_NO_OFFSET)
         err->offset += offset;
     if (err->code == TU_EEMPTY || (err->code == TU_EMAGIC && !offset))
-        return tu_err_prefix(err, "%s", file);
-    if (err->code == TU_ENOEND || err->code == TU_EGARBAGE)
-        return tu_err_prefix(err, "%s: byte %" PRIu64, file, offset);
-    if (rec && rec->type == TU_REC_END)
-        return tu_err_prefix(err, "%s: END at byte %" PRIu64, file, offset);
-    if (!rec || !rec->name_len)
-        return tu_err_prefix(err, "%s: record %" PRIu64 " at byte %" PRIu64, file, number,
-                             offset);
-    return tu_err_prefix(err, "%s: record %" PRIu64 " '%s' at byte %" PRIu64, file,
-                         number, tu_text_short(rec->name, rec->name_len, name), offset);
+        tu_err_prefix(err, "%s", file);
+    else if (err->code == TU_ENOEND || err->code == TU_EGARBAGE)
+        tu_err_prefix(err, "%s: byte %" PRIu64, file, offset);
+    else if (rec && rec->type == TU_REC_END)
+        tu_err_prefix(err, "%s: END at byte %" PRIu64, file, offset);
+    else if (!rec || !rec->name_len)
+        tu_err_prefix(err, "%s: record %" PRIu64 " at byte %" PRIu64, file, number, offset);
+    else
+        tu_err_prefix(err, "%s: record %" PRIu64 " '%s' at byte %" PRIu64, file, number,
+                      tu_text_short(rec->name, rec->name_len, name), offset);
+    return err->code;
 }

@@ -45,8 +45,10 @@ int tu_cut_parse(const char *text, struct tu_cut cut[TU_RANK_MAX], unsigned *n,
             return tu_fail(err, TU_EUSAGE, "slice '%.80s': more than %d dimensions", text,
                            TU_RANK_MAX);
         int rc = parse_part(s, len, &cut[*n], err);
-        if (rc)
-            return tu_err_prefix(err, "slice '%.80s'", text);
+        if (rc) {
+            tu_err_prefix(err, "slice '%.80s'", text);
+            return rc;
+        }
         ++*n;
         s += len;
         if (!*s)
