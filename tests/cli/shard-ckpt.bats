@@ -513,10 +513,10 @@ same_tree() { diff -r "$1" "$2"; }
 
 # a_hole FILE BYTES: a safetensors file of one U8 tensor that is a hole.
 a_hole() {
-    printf '{"hole":{"dtype":"U8","shape":[%d],"data_offsets":[0,%d]}}' "$2" "$2" >head
-    while [ $(($(wc -c <head) % 8)) -ne 0 ]; do printf ' ' >>head; done
-    { printf '%016x' "$(wc -c <head)" | fold -w2 | tac | tr -d '\n' | xxd -r -p; cat head; } >"$1"
-    truncate -s $((8 + $(wc -c <head) + $2)) "$1"
+    printf '{"hole":{"dtype":"U8","shape":[%d],"data_offsets":[0,%d]}}' "$2" "$2" >header
+    while [ $(($(wc -c <header) % 8)) -ne 0 ]; do printf ' ' >>header; done
+    { printf '%016x' "$(wc -c <header)" | fold -w2 | tac | tr -d '\n' | xxd -r -p; cat header; } >"$1"
+    truncate -s $((8 + $(wc -c <header) + $2)) "$1"
 }
 
 @test "holes are written as holes and need no space" {
