@@ -40,67 +40,104 @@ static void runs(const struct move *m)
     }
 }
 
-/* Pieces of x columns of consecutive tokens lie together: 16 bytes each. */
-static void pieces(const struct move *m)
+/* Pieces of x columns of consecutive tokens lie together: 16 bytes each. What is written
+ * is written in its order. */
+static inline void pieces_of(const struct move *m, size_t piece)
 {
     const struct tu_kv_place *p = m->p;
     size_t e = p->of.elem, head = (size_t)p->of.dim * e, row = (size_t)p->of.heads * head;
-    size_t piece = (size_t)p->x * e, step = (size_t)p->token * e;
-    for (uint64_t h = 0; h < p->of.heads; h++)
-        for (uint64_t d = 0; d < p->of.dim / p->x; d++) {
-            unsigned char *a = m->pool + (h * p->head + d * p->col) * e;
-            unsigned char *b = m->rows + h * head + d * piece;
-            if (piece == 16)
+    size_t step = (size_t)p->token * e, col = (size_t)p->col * e;
+    uint64_t cols = p->of.dim / p->x;
+    for (uint64_t h = 0; h < p->of.heads; h++) {
+        unsigned char *a = m->pool + h * p->head * e, *b = m->rows + h * head;
+        if (m->put)
+            for (uint64_t d = 0; d < cols; d++)
                 for (uint64_t t = 0; t < m->n; t++)
-                    copy(m, a + t * step, b + t * row, 16);
-            else
-                for (uint64_t t = 0; t < m->n; t++)
-                    copy(m, a + t * step, b + t * row, piece);
-        }
+                    memcpy(a + d * col + t * step, b + t * row + d * piece, piece);
+        else
+            for (uint64_t t = 0; t < m->n; t++)
+                for (uint64_t d = 0; d < cols; d++)
+                    memcpy(b + t * row + d * piece, a + d * col + t * step, piece);
+    }
 }
 
-/* Turn n tokens × d columns of 16-bit elements, 8 × 8 at a time: the vectors are those of
- * the compiler, so that every machine has them. */
+static void pieces(const struct move *m)
+{
+    if (m->p->x * m->p->of.elem == 16)
+        pieces_of(m, 16);
+    else
+        pieces_of(m, (size_t)m->p->x * m->p->of.elem);
+}
+
+/* Turn 8 × 8 elements of 16 bits: the vectors are those of the compiler, so that every
+ * machine has them. */
 typedef uint16_t v8 __attribute__((vector_size(16)));
+
+static inline v8 load8(const unsigned char *p)
+{
+    v8 v;
+    memcpy(&v, p, 16);
+    return v;
+}
 
 static inline void turn8(const unsigned char *from, size_t from_row, unsigned char *to,
                          size_t to_row)
 {
-    v8 r[8], s[8];
-    for (int i = 0; i < 8; i++)
-        memcpy(&r[i], from + (size_t)i * from_row, 16);
 #define LO(a, b) __builtin_shufflevector(a, b, 0, 8, 1, 9, 2, 10, 3, 11)
 #define HI(a, b) __builtin_shufflevector(a, b, 4, 12, 5, 13, 6, 14, 7, 15)
-    for (int k = 0; k < 3; k++) { /* three rounds of interleaving rows i and i+4 */
-        for (int i = 0; i < 4; i++) {
-            s[2 * i] = LO(r[i], r[i + 4]);
-            s[2 * i + 1] = HI(r[i], r[i + 4]);
-        }
-        memcpy(r, s, sizeof r);
-    }
+/* Rows i and i+4 interleaved, three times. */
+#define ROUND(to, from)                                                                  \
+    v8 to##0 = LO(from##0, from##4), to##1 = HI(from##0, from##4);                       \
+    v8 to##2 = LO(from##1, from##5), to##3 = HI(from##1, from##5);                       \
+    v8 to##4 = LO(from##2, from##6), to##5 = HI(from##2, from##6);                       \
+    v8 to##6 = LO(from##3, from##7), to##7 = HI(from##3, from##7);
+    v8 a0 = load8(from), a1 = load8(from + from_row), a2 = load8(from + 2 * from_row);
+    v8 a3 = load8(from + 3 * from_row), a4 = load8(from + 4 * from_row);
+    v8 a5 = load8(from + 5 * from_row), a6 = load8(from + 6 * from_row);
+    v8 a7 = load8(from + 7 * from_row);
+    ROUND(b, a)
+    ROUND(c, b)
+    ROUND(d, c)
+    memcpy(to, &d0, 16);
+    memcpy(to + to_row, &d1, 16);
+    memcpy(to + 2 * to_row, &d2, 16);
+    memcpy(to + 3 * to_row, &d3, 16);
+    memcpy(to + 4 * to_row, &d4, 16);
+    memcpy(to + 5 * to_row, &d5, 16);
+    memcpy(to + 6 * to_row, &d6, 16);
+    memcpy(to + 7 * to_row, &d7, 16);
 #undef LO
 #undef HI
-    for (int i = 0; i < 8; i++)
-        memcpy(to + (size_t)i * to_row, &r[i], 16);
+#undef ROUND
 }
 
+static inline void turn_plain(const unsigned char *from, size_t from_row, unsigned char *to,
+                              size_t to_row, uint64_t rows, uint64_t cols, size_t e)
+{
+    for (uint64_t c = 0; c < cols; c++)
+        for (uint64_t r = 0; r < rows; r++)
+            memcpy(to + c * to_row + r * e, from + r * from_row + c * e, e);
+}
+
+/* rows × cols elements; each row of the result is written to its end before the next. */
 static void turn(const unsigned char *from, size_t from_row, unsigned char *to,
                  size_t to_row, uint64_t rows, uint64_t cols, size_t e)
 {
-    uint64_t r = 0;
-    if (e == 2)
-        for (; r + 8 <= rows; r += 8) {
-            uint64_t c = 0;
-            for (; c + 8 <= cols; c += 8)
+    if (e == 2) {
+        uint64_t r8 = rows & ~(uint64_t)7, c8 = cols & ~(uint64_t)7;
+        for (uint64_t c = 0; c < c8; c += 8)
+            for (uint64_t r = 0; r < r8; r += 8)
                 turn8(from + r * from_row + c * 2, from_row, to + c * to_row + r * 2,
                       to_row);
-            for (; c < cols; c++)
-                for (uint64_t i = r; i < r + 8; i++)
-                    memcpy(to + c * to_row + i * 2, from + i * from_row + c * 2, 2);
-        }
-    for (; r < rows; r++)
-        for (uint64_t c = 0; c < cols; c++)
-            memcpy(to + c * to_row + r * e, from + r * from_row + c * e, e);
+        turn_plain(from + r8 * from_row, from_row, to + r8 * 2, to_row, rows - r8, c8, 2);
+        turn_plain(from + c8 * 2, from_row, to + c8 * to_row, to_row, rows, cols - c8, 2);
+    } else if (e == 4) {
+        turn_plain(from, from_row, to, to_row, rows, cols, 4);
+    } else if (e == 1) {
+        turn_plain(from, from_row, to, to_row, rows, cols, 1);
+    } else {
+        turn_plain(from, from_row, to, to_row, rows, cols, e);
+    }
 }
 
 /* Tokens are innermost: columns of a head are rows of the array. */
