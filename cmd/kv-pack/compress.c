@@ -331,7 +331,8 @@ static int one_cache(struct run *r, struct tu_err *err)
         rc = write_kept(r, err);
     for (size_t i = 0; !rc && i < kv->n; i++)
         if (!tu_kv_name(kv->tensor[i].name, &layer) &&
-            !(r->keep && (i == kv->ids || i == kv->pos)))
+            !(r->keep && (i == kv->ids || i == kv->pos ||
+                          !strncmp(kv->tensor[i].name, "llama.", 6))))
             rc = write_record(r, i, err);
     for (uint64_t l = 0; !rc && l < kv->info.layers; l++)
         rc = one_layer(r, l, err);

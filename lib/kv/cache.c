@@ -179,7 +179,7 @@ static int check_record(struct tu_kv *kv, size_t i, enum tu_kv_side side,
                        "'%s': %" PRIu64 " heads, META kv says %" PRIu64 " on each of %"
                        PRIu64 " ranks",
                        t->name, heads, local, kv->info.tp_size);
-    if (t->dim[0] > kv->tokens && kv->tokens)
+    if (t->dim[0] > kv->tokens && (kv->ids != TU_KV_NONE || kv->pos != TU_KV_NONE))
         return tu_fail(err, TU_ESIZE, "'%s': %" PRIu64 " tokens, expected %" PRIu64,
                        t->name, t->dim[0], kv->tokens);
     kv->tokens = tu_max(kv->tokens, t->dim[0]);

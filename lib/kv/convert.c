@@ -307,7 +307,8 @@ static int put_numbers(struct job *j, struct tu_err *err)
     return rc;
 }
 
-/* Records that are neither keys nor values, as they are. */
+/* Records that are neither keys nor values, as they are; an engine's own are of all tokens
+ * where they were. */
 static int put_others(struct job *j, struct tu_err *err)
 {
     struct tu_kv *kv = j->rank[0].kv;
@@ -322,6 +323,8 @@ static int put_others(struct job *j, struct tu_err *err)
         void *data;
         for (size_t k = 0; ours[k]; k++)
             skip = skip || !strcmp(ours[k], kv->tensor[i].name);
+        if (j->tok0 || j->tok1 != kv->tokens || j->how->shift)
+            skip = skip || !strncmp(kv->tensor[i].name, "llama.", 6);
         if (skip)
             continue;
         rc = tu_kv_load(kv, i, &data, err);

@@ -2,9 +2,9 @@
 /* llama.c: llama.cpp's sequence states ("ggsq") and session files ("ggsn"), read.
  *
  * The file does not say everything: whether cells carry an extension (M-RoPE), whether a
- * session holds outputs, how many heads share a row, whether quantised rows were rotated.
- * The first two are found by parsing each way and taking the one that ends at the end of
- * the file; the others are asked for. Source: llama.cpp llama-kv-cache.cpp state_write,
+ * session holds outputs, which layers have a window, how many heads share a row, whether
+ * quantised rows were rotated. The first two are found by parsing each way and taking the
+ * one that ends at the end of the file; the others are asked for. Source: llama.cpp llama-kv-cache.cpp state_write,
  * llama-context.cpp. */
 #include <inttypes.h>
 #include <string.h>
@@ -141,11 +141,11 @@ static void stream(struct cursor *c, struct tui_llama_stream *s, unsigned ext)
     s->layers = (uint32_t)number(c, 4, "layer count");
     if (s->turned > 1)
         wrong(c, "v_trans", s->turned);
-    if (!s->layers || s->layers > c->size / 12)
+    if (s->layers > c->size / 12)
         wrong(c, "layer count", s->layers);
     if (c->err.code ||
         !(s->part = tu_calloc((size_t)s->layers, 2 * sizeof *s->part, &c->err)))
-        return;
+        return; /* no layers: all have a window, and their memory follows */
     for (uint32_t l = 0; !c->err.code && l < s->layers; l++)
         side(c, &s->part[2 * l], false, s->cells);
     s->values = c->at < c->size;
@@ -153,31 +153,91 @@ static void stream(struct cursor *c, struct tui_llama_stream *s, unsigned ext)
         side(c, &s->part[2 * l + 1], s->turned != 0, s->cells);
 }
 
-void tui_llama_release(struct tui_llama *f)
+static void release(struct tui_llama_stream **stream, uint32_t *n)
 {
-    for (uint32_t i = 0; i < f->streams && f->stream; i++) {
-        tu_free(f->stream[i].pos);
-        tu_free(f->stream[i].seq);
-        tu_free(f->stream[i].part);
+    for (uint32_t i = 0; i < *n && *stream; i++) {
+        tu_free((*stream)[i].pos);
+        tu_free((*stream)[i].seq);
+        tu_free((*stream)[i].part);
     }
-    tu_free(f->stream);
-    f->stream = NULL;
-    f->streams = 0;
+    tu_free(*stream);
+    *stream = NULL;
+    *n = 0;
 }
 
-/* The memory module at c with cells extended by `ext` bytes. */
-static void memory(struct cursor *c, struct tui_llama *f, bool streams, unsigned ext)
+void tui_llama_release(struct tui_llama *f)
+{
+    release(&f->stream, &f->streams);
+    release(&f->window, &f->windows);
+}
+
+/* A memory at c with cells extended by `ext` bytes. */
+static void memory(struct cursor *c, struct tui_llama_stream **out, uint32_t *count,
+                   bool streams, unsigned ext)
 {
     uint64_t n = streams ? number(c, 4, "stream count") : 1;
     if (!n || n > 4096 || n > c->size / 4)
         wrong(c, "stream count", n);
-    if (c->err.code || !(f->stream = tu_calloc((size_t)n, sizeof *f->stream, &c->err)))
+    if (c->err.code || !(*out = tu_calloc((size_t)n, sizeof **out, &c->err)))
         return;
-    f->ext = ext;
-    f->streams = (uint32_t)n;
-    for (uint32_t i = 0; !c->err.code && i < f->streams; i++) {
-        f->stream[i].none_is_zero = !streams;
-        stream(c, &f->stream[i], ext);
+    *count = (uint32_t)n;
+    for (uint32_t i = 0; !c->err.code && i < n; i++) {
+        (*out)[i].none_is_zero = !streams;
+        stream(c, &(*out)[i], ext);
+    }
+}
+
+/* The memory of recurrent layers, to the end of the file: cells, then an R and an S for
+ * each of those layers; how many they are is not said. */
+static void recurrent(struct cursor *c)
+{
+    uint64_t n = number(c, 4, "cell count"), parts = 0;
+    for (uint64_t i = 0; !c->err.code && i < n; i++) {
+        skip(c, 4, "position");
+        skip(c, times(c, number(c, 4, "sequence count"), 4, "sequences"), "sequences");
+    }
+    if (number(c, 4, "s_trans"))
+        wrong(c, "s_trans", 1);
+    number(c, 4, "layer count");
+    for (; !c->err.code && c->at < c->size; parts++) {
+        uint64_t type = number(c, 4, "type");
+        if (!dtype_of((uint32_t)type))
+            wrong(c, "ggml type", type);
+        skip(c, times(c, number(c, 8, "row bytes"), n, "rows"), "data");
+    }
+    if (!n || !parts || parts % 2)
+        wrong(c, "count of recurrent parts", parts);
+}
+
+/* What follows the first memory, if it ends with the file: one of windows, one of
+ * recurrent layers, or both. */
+static void behind(struct cursor *c, struct tui_llama *f, bool streams)
+{
+    struct cursor window = *c, state = *c;
+    if (c->err.code || c->at == c->size)
+        return;
+    memory(&window, &f->window, &f->windows, streams, f->ext);
+    if (!window.err.code && window.at < window.size) {
+        state = window;
+        recurrent(&state);
+    }
+    if (!window.err.code && !state.err.code && (window.at == c->size || state.at == c->size)) {
+        f->recurrent_at = window.at;
+        f->recurrent = c->size - window.at;
+        c->at = c->size;
+        return;
+    }
+    release(&f->window, &f->windows);
+    if (window.err.code == TU_ENOMEM || window.err.code == TU_EIO) {
+        c->err = window.err;
+        return;
+    }
+    state = *c;
+    recurrent(&state);
+    if (!state.err.code) {
+        f->recurrent_at = c->at;
+        f->recurrent = c->size - c->at;
+        c->at = c->size;
     }
 }
 
@@ -235,8 +295,11 @@ static int rest(const struct cursor *start, struct tui_llama *f, struct tu_err *
                 struct cursor c = *start;
                 if (f->session)
                     session(&c, f, outputs != 0);
+                f->ext = ext[e];
+                f->recurrent = 0;
                 if (!c.err.code)
-                    memory(&c, f, streams, ext[e]);
+                    memory(&c, &f->stream, &f->streams, streams, ext[e]);
+                behind(&c, f, streams);
                 if (!c.err.code && (c.at == c.size || !complete)) {
                     f->trailing = c.size - c.at;
                     f->end = c.at;
@@ -268,4 +331,20 @@ int tui_llama_parse(struct tui_llama *f, struct tu_in *in, struct tu_err *err)
     if (rc)
         tu_err_prefix(err, "%s", tu_in_name(in));
     return rc;
+}
+
+int tui_llama_pattern(struct tui_llama_pattern *out, const struct tu_spec *spec,
+                      struct tu_err *err)
+{
+    *out = (struct tui_llama_pattern){0};
+    if (!spec || !tu_spec_get(spec, "pattern"))
+        return 0;
+    out->given = true;
+    out->first = tu_spec_get(spec, "dense-first") != NULL;
+    return tu_spec_u64(spec, "pattern", 0, &out->every, err);
+}
+
+bool tui_llama_local(const struct tui_llama_pattern *p, uint64_t layer)
+{
+    return p->given && (!p->every || layer % p->every != (p->first ? 0 : p->every - 1));
 }

@@ -30,12 +30,26 @@ struct tui_llama {
     unsigned ext; /* bytes of a cell's extension */
     uint32_t streams;
     struct tui_llama_stream *stream;
-    uint64_t end, trailing; /* of the memory; bytes behind it */
+    uint32_t windows; /* a second memory: of the layers with a window */
+    struct tui_llama_stream *window;
+    uint64_t recurrent, recurrent_at; /* bytes of the recurrent layers' memory, 0: none */
+    uint64_t end, trailing;           /* of all that; bytes behind it */
 };
 /* The file's structure; data stays where it is. Errors: TU_EMAGIC, TU_EVERSION, TU_ETRUNC,
  * TU_EFORMAT, TU_ESIZE with the byte. Releases what it took on failure. */
 TU_MUST int tui_llama_parse(struct tui_llama *f, struct tu_in *in, struct tu_err *err);
 void tui_llama_release(struct tui_llama *f);
+/* Which layers have a window: pattern=N of spec is all but each Nth, with dense-first all but
+ * each first of N; 0 all. */
+struct tui_llama_pattern {
+    bool given, first;
+    uint64_t every;
+};
+TU_MUST int tui_llama_pattern(struct tui_llama_pattern *out, const struct tu_spec *spec,
+                              struct tu_err *err);
+bool tui_llama_local(const struct tui_llama_pattern *p, uint64_t layer);
+int tui_llama_save(struct tu_kv *kv, const char *path, const struct tu_kv_hint *how,
+                   const struct tu_job *job, struct tu_err *err);
 /* ggml's number of a dtype, UINT32_MAX: it has none. */
 uint32_t tui_llama_type(uint32_t dtype);
 

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* llama_file.c: llama.cpp's state files as caches, and caches as state files.
+/* llama_file.c: llama.cpp's state files as caches.
  *
  * A stream's record llama.tokens keeps the file's token list where it is not simply the
- * tokens of the cells (a prompt longer than the cache, a server's packed form). */
+ * tokens of the cells (a prompt longer than the cache, a server's packed form);
+ * llama.recurrent the state of recurrent layers, which is that of all tokens. Layers with a
+ * window have a memory of their own: their rows are put in the order of positions. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -18,52 +20,87 @@ static bool sniff(const char *path, const unsigned char *head, size_t n)
 
 /* Opening ---------------------------------------------------------------------------- */
 
+/* The stream of a memory that has the sequence, and its cells of it. */
+struct chosen {
+    const struct tui_llama_stream *s;
+    uint32_t *cell; /* [cells], as they stand in the file; of a window by position */
+    uint64_t cells;
+};
+
 struct opening {
     struct tui_llama file;
     struct tui_pieces *p;
-    const struct tui_llama_stream *s;
-    uint32_t *cell; /* [cells] of the sequence, as they stand in the file */
-    uint64_t cells;
+    struct chosen full, window;
     uint64_t seq;
+    struct tui_llama_pattern pattern;
 };
 
-/* The stream and the cells of the sequence that is asked for. */
-static int choose(struct opening *o, struct tu_err *err)
+static int choose(struct opening *o, struct chosen *c, const struct tui_llama_stream *stream,
+                  uint32_t streams, struct tu_err *err)
 {
     uint64_t all = 0;
-    for (uint32_t i = 0; i < o->file.streams; i++) {
-        const struct tui_llama_stream *s = &o->file.stream[i];
-        for (uint32_t c = 0; c < s->cells; c++) {
-            all |= s->seq[c];
-            o->s = !o->s && s->seq[c] >> o->seq & 1 ? s : o->s;
+    for (uint32_t i = 0; i < streams; i++)
+        for (uint32_t k = 0; k < stream[i].cells; k++) {
+            all |= stream[i].seq[k];
+            c->s = !c->s && stream[i].seq[k] >> o->seq & 1 ? &stream[i] : c->s;
         }
-    }
-    if (!o->s)
+    if (!c->s)
         return tu_fail(err, TU_EUSAGE,
                        "%s: sequence %" PRIu64 " is not in it (those that are, as bits: %#"
                        PRIx64 "): llama:seq=N",
                        o->p->base.name, o->seq, all);
-    if (!(o->cell = tu_alloc(o->s->cells, sizeof *o->cell, err)))
+    if (!(c->cell = tu_alloc(c->s->cells, sizeof *c->cell, err)))
         return TU_ENOMEM;
-    for (uint32_t c = 0; c < o->s->cells; c++)
-        if (o->s->seq[c] >> o->seq & 1)
-            o->cell[o->cells++] = c;
-    for (uint64_t i = 0; i < o->cells; i++)
-        if (o->s->pos[o->cell[i]] < 0)
+    for (uint32_t k = 0; k < c->s->cells; k++)
+        if (c->s->seq[k] >> o->seq & 1)
+            c->cell[c->cells++] = k;
+    for (uint64_t i = 0; i < c->cells; i++)
+        if (c->s->pos[c->cell[i]] < 0)
             return tu_fail(err, TU_EFORMAT, "%s: cell %" PRIu32 ": position %" PRId32,
-                           o->p->base.name, o->cell[i], o->s->pos[o->cell[i]]);
+                           o->p->base.name, c->cell[i], c->s->pos[c->cell[i]]);
     return 0;
 }
 
+/* Cells of a window are used again and again: put them in the order of their positions and
+ * keep those that end without a hole at the last position. */
+static int arrange(struct opening *o, struct tu_err *err)
+{
+    struct chosen *w = &o->window;
+    int32_t last = -1;
+    for (uint64_t i = 0; i < o->full.cells; i++)
+        if (o->full.s->pos[o->full.cell[i]] > last)
+            last = o->full.s->pos[o->full.cell[i]];
+    uint64_t most = tu_min(w->cells, (uint64_t)last + 1), kept = 0;
+    uint32_t *at = tu_alloc((size_t)most + 1, sizeof *at, err);
+    if (!at)
+        return TU_ENOMEM;
+    memset(at, 0xff, ((size_t)most + 1) * sizeof *at);
+    for (uint64_t i = 0; i < w->cells; i++) {
+        int64_t back = (int64_t)last - w->s->pos[w->cell[i]];
+        if (back >= 0 && (uint64_t)back < most)
+            at[back] = w->cell[i];
+    }
+    while (kept < most && at[kept] != UINT32_MAX)
+        kept++;
+    for (uint64_t i = 0; i < kept; i++)
+        w->cell[i] = at[kept - 1 - i];
+    w->cells = kept;
+    tu_free(at);
+    return kept ? 0
+                : tu_fail(err, TU_EFORMAT, "%s: the window's memory lacks position %" PRId32,
+                          o->p->base.name, last);
+}
+
 /* Runs of neighbouring cells are pieces. */
-static int add_rows(struct opening *o, const struct tui_llama_part *part, struct tu_err *err)
+static int add_rows(struct opening *o, const struct chosen *c,
+                    const struct tui_llama_part *part, struct tu_err *err)
 {
     int rc = 0;
-    for (uint64_t i = 0, n; !rc && i < o->cells; i += n) {
-        for (n = 1; i + n < o->cells && o->cell[i + n] == o->cell[i] + n; n++)
+    for (uint64_t i = 0, n; !rc && i < c->cells; i += n) {
+        for (n = 1; i + n < c->cells && c->cell[i + n] == c->cell[i] + n; n++)
             ;
         rc = tui_pieces_add(o->p,
-                            &(struct tui_piece){.off = part->off + o->cell[i] * part->row,
+                            &(struct tui_piece){.off = part->off + c->cell[i] * part->row,
                                                 .row = part->row,
                                                 .rows = n,
                                                 .stride = part->row},
@@ -73,31 +110,35 @@ static int add_rows(struct opening *o, const struct tui_llama_part *part, struct
 }
 
 /* Columns of transposed values: only the whole of a stream lies in one piece. */
-static int add_columns(struct opening *o, const struct tui_llama_part *part,
-                       struct tu_err *err)
+static int add_columns(struct opening *o, const struct chosen *c,
+                       const struct tui_llama_part *part, struct tu_err *err)
 {
     unsigned e = tu_dtype_find(part->dtype)->block_bytes;
-    if (o->cell[o->cells - 1] - o->cell[0] + 1 != o->cells)
+    bool straight = true;
+    for (uint64_t i = 1; i < c->cells; i++)
+        straight = straight && c->cell[i] == c->cell[0] + i;
+    if (!straight)
         return tu_fail(err, TU_EUNSUP,
                        "%s: transposed values of a sequence whose cells are scattered",
                        o->p->base.name);
     o->p->record[o->p->base.n - 1].turned = e;
     return tui_pieces_add(
         o->p,
-        &(struct tui_piece){.off = part->off + (uint64_t)o->cell[0] * e,
-                            .row = o->cells * e,
+        &(struct tui_piece){.off = part->off + (uint64_t)c->cell[0] * e,
+                            .row = c->cells * e,
                             .rows = part->cols,
-                            .stride = (uint64_t)o->s->cells * e},
+                            .stride = (uint64_t)c->s->cells * e},
         err);
 }
 
-static int add_side(struct opening *o, uint32_t layer, enum tu_kv_side side, uint64_t heads,
-                    struct tu_err *err)
+/* A side of model layer `layer`, which is number `at` of c's. */
+static int add_side(struct opening *o, const struct chosen *c, uint32_t at, uint32_t layer,
+                    enum tu_kv_side side, uint64_t heads, struct tu_err *err)
 {
-    const struct tui_llama_part *part = &o->s->part[2 * layer + side];
+    const struct tui_llama_part *part = &c->s->part[2 * at + side];
     char name[40];
-    bool latent = !o->s->values;
-    uint64_t dim[3] = {o->cells, heads, part->cols / tu_max(heads, 1)};
+    bool latent = !c->s->values;
+    uint64_t dim[3] = {c->cells, heads, part->cols / tu_max(heads, 1)};
     snprintf(name, sizeof name, "kv.%u.%s", layer,
              side == TU_KV_V ? "v" : latent ? "ckv" : "k");
     if (latent)
@@ -113,8 +154,8 @@ static int add_side(struct opening *o, uint32_t layer, enum tu_kv_side side, uin
     int rc = tui_pieces_record(o->p, name, part->dtype, dim, latent ? 2 : 3, err);
     if (rc)
         return rc;
-    return side == TU_KV_V && o->s->turned ? add_columns(o, part, err)
-                                           : add_rows(o, part, err);
+    return side == TU_KV_V && c->s->turned ? add_columns(o, c, part, err)
+                                           : add_rows(o, c, part, err);
 }
 
 static int load_tokens(struct opening *o, int32_t **out, struct tu_err *err)
@@ -141,22 +182,22 @@ static int add_tokens(struct opening *o, struct tu_err *err)
         from = 3;
         n = from + (uint32_t)list[2];
     }
-    if (!rc && (!(ids = tu_alloc((size_t)o->cells, sizeof *ids, err)) ||
-                !(pos = tu_alloc((size_t)o->cells, sizeof *pos, err))))
+    if (!rc && (!(ids = tu_alloc((size_t)o->full.cells, sizeof *ids, err)) ||
+                !(pos = tu_alloc((size_t)o->full.cells, sizeof *pos, err))))
         rc = TU_ENOMEM;
     bool known = n > from, straight = true;
-    for (uint64_t i = 0; !rc && i < o->cells; i++) {
-        pos[i] = o->s->pos[o->cell[i]];
+    for (uint64_t i = 0; !rc && i < o->full.cells; i++) {
+        pos[i] = o->full.s->pos[o->full.cell[i]];
         straight = straight && (uint64_t)pos[i] == i;
         known = known && (uint32_t)pos[i] < n - from && list[from + pos[i]] >= 0;
         if (known)
             ids[i] = list[from + pos[i]];
     }
     if (!rc && known)
-        rc = tui_pieces_ints(o->p, "kv.tokens", ids, o->cells, err);
+        rc = tui_pieces_ints(o->p, "kv.tokens", ids, o->full.cells, err);
     if (!rc && !straight)
-        rc = tui_pieces_ints(o->p, "kv.pos", pos, o->cells, err);
-    if (!rc && (!known || from || !straight || n != o->cells))
+        rc = tui_pieces_ints(o->p, "kv.pos", pos, o->full.cells, err);
+    if (!rc && (!known || from || !straight || n != o->full.cells))
         rc = tui_pieces_ints(o->p, "llama.tokens", list, o->file.tokens, err);
     tu_free(list);
     tu_free(ids);
@@ -164,16 +205,21 @@ static int add_tokens(struct opening *o, struct tu_err *err)
     return rc;
 }
 
+static bool coded(const struct tui_llama_stream *s)
+{
+    bool yes = false;
+    for (uint32_t i = 0; i < 2 * s->layers; i++) {
+        const struct tu_dtype *d = tu_dtype_find(s->part[i].dtype);
+        yes = yes || (d && d->block_elems > 1);
+    }
+    return yes;
+}
+
 /* Quantised rows may have been rotated, and the file does not say. */
 static int ask_rotation(struct opening *o, const struct tu_kv_hint *hint,
                         struct tu_err *err)
 {
-    bool coded = false;
-    for (uint32_t i = 0; i < 2 * o->s->layers; i++) {
-        const struct tu_dtype *d = tu_dtype_find(o->s->part[i].dtype);
-        coded = coded || (d && d->block_elems > 1);
-    }
-    if (!coded)
+    if (!coded(o->full.s) && !(o->window.s && coded(o->window.s)))
         return 0;
     if (!hint->spec || !tu_spec_get(hint->spec, "rot"))
         return tu_fail(err, TU_EUSAGE,
@@ -188,6 +234,67 @@ static int ask_rotation(struct opening *o, const struct tu_kv_hint *hint,
     return rc;
 }
 
+/* The state of recurrent layers, as it is. */
+static int add_recurrent(struct opening *o, struct tu_err *err)
+{
+    if (!o->file.recurrent)
+        return 0;
+    int rc = tui_pieces_record(o->p, "llama.recurrent", TU_U8, &o->file.recurrent, 1, err);
+    return rc ? rc
+              : tui_pieces_add(o->p,
+                               &(struct tui_piece){.off = o->file.recurrent_at,
+                                                   .row = o->file.recurrent,
+                                                   .rows = 1,
+                                                   .stride = o->file.recurrent},
+                               err);
+}
+
+/* The layers of the model, from the one memory and the other. */
+static int add_layers(struct opening *o, uint64_t heads, struct tu_err *err)
+{
+    uint32_t at[2] = {0, 0}, n = o->full.s->layers + (o->window.s ? o->window.s->layers : 0);
+    int rc = 0;
+    for (uint32_t l = 0; !rc && l < n; l++) {
+        bool local = o->window.s && tui_llama_local(&o->pattern, l);
+        const struct chosen *c = local ? &o->window : &o->full;
+        if (at[local] == c->s->layers)
+            return tu_fail(err, TU_EUSAGE,
+                           "%s: of %" PRIu32 " layers %" PRIu32 " have a window, which is not "
+                           "what llama:pattern=%" PRIu64 " says",
+                           o->p->base.name, n, o->window.s ? o->window.s->layers : 0,
+                           o->pattern.every);
+        rc = add_side(o, c, at[local], l, TU_KV_K, heads, err);
+        if (!rc && c->s->values)
+            rc = add_side(o, c, at[local], l, TU_KV_V, heads, err);
+        at[local]++;
+    }
+    return rc;
+}
+
+static int choose_all(struct opening *o, const struct tu_kv_hint *hint, struct tu_err *err)
+{
+    int rc = choose(o, &o->full, o->file.stream, o->file.streams, err);
+    if (!rc)
+        rc = tui_llama_pattern(&o->pattern, hint->spec, err);
+    if (!rc && o->pattern.given && !o->file.windows)
+        rc = tu_fail_at(err, o->file.trailing ? TU_ETRUNC : TU_EUSAGE, o->file.end,
+                        "%s: llama:pattern=: there is no memory of windows at byte %" PRIu64
+                        ", which has %" PRIu64 " bytes behind it",
+                        o->p->base.name, o->file.end, o->file.trailing);
+    if (!rc && o->file.windows && !o->pattern.given)
+        rc = tu_fail(err, TU_EUSAGE,
+                     "%s: a second memory: some layers have a window; which, the file does "
+                     "not say: llama:pattern=N (all but each Nth, 0 all)",
+                     o->p->base.name);
+    if (!rc && o->file.windows)
+        rc = choose(o, &o->window, o->file.window, o->file.windows, err);
+    if (!rc && o->file.windows)
+        rc = arrange(o, err);
+    if (!rc && !o->full.s->layers && !o->window.s)
+        rc = tu_fail(err, TU_EFORMAT, "%s: no layers", o->p->base.name);
+    return rc;
+}
+
 static int describe(struct opening *o, const struct tu_kv_hint *hint,
                     const struct tu_job *job, struct tu_err *err)
 {
@@ -199,8 +306,10 @@ static int describe(struct opening *o, const struct tu_kv_hint *hint,
     if (!rc && (o->seq > 63 || !heads || heads > 1 << 20))
         rc = tu_fail(err, TU_EUSAGE, "llama: heads=%" PRIu64 ", seq=%" PRIu64, heads, o->seq);
     if (!rc)
-        rc = choose(o, err);
-    if (!rc && !o->s->values && !(hint->spec && tu_spec_get(hint->spec, "mla")))
+        rc = choose_all(o, hint, err);
+    bool bare = !rc && ((o->full.s->layers && !o->full.s->values) ||
+                        (o->window.s && !o->window.s->values));
+    if (bare && !(hint->spec && tu_spec_get(hint->spec, "mla")))
         rc = tu_fail_at(err, TU_ETRUNC, o->file.end,
                         "%s: keys alone: cut at byte %" PRIu64
                         " before its values, or of a model with MLA (llama:mla)",
@@ -209,16 +318,13 @@ static int describe(struct opening *o, const struct tu_kv_hint *hint,
         rc = ask_rotation(o, hint, err);
     if (!rc)
         rc = add_tokens(o, err);
-    for (uint32_t l = 0; !rc && l < o->s->layers; l++) {
-        rc = add_side(o, l, TU_KV_K, heads, err);
-        if (!rc && o->s->values)
-            rc = add_side(o, l, TU_KV_V, heads, err);
-    }
+    if (!rc)
+        rc = add_layers(o, heads, err);
+    if (!rc)
+        rc = add_recurrent(o, err);
     snprintf(i->arch, sizeof i->arch, "%s", o->file.arch);
     if (o->file.trailing)
-        tu_job_warn(job,
-                    "%s: %" PRIu64 " bytes behind the cache at byte %" PRIu64
-                    " are left out: a window's or a recurrent memory",
+        tu_job_warn(job, "%s: %" PRIu64 " bytes behind the cache at byte %" PRIu64 " are left out",
                     o->p->base.name, o->file.trailing, o->file.end);
     return rc;
 }
@@ -242,7 +348,8 @@ static int open_llama(struct tu_kv **out, const char *const *path, size_t n,
     if (!rc)
         rc = tu_kv_finish(&o.p->base, err);
     tui_llama_release(&o.file);
-    tu_free(o.cell);
+    tu_free(o.full.cell);
+    tu_free(o.window.cell);
     if (rc)
         tu_kv_close(&o.p->base);
     else
@@ -250,188 +357,15 @@ static int open_llama(struct tu_kv **out, const char *const *path, size_t n,
     return rc;
 }
 
-/* Saving ------------------------------------------------------------------------------- */
-
-struct saving {
-    struct tu_kv *kv;
-    struct tu_out *out;
-    struct tu_err *err;
-    int rc;
-    uint64_t version;
-    bool session, turned;
-};
-
-static void put(struct saving *s, const void *p, size_t n)
-{
-    if (!s->rc)
-        s->rc = tu_out_write(s->out, p, n, s->err);
-}
-
-static void put32(struct saving *s, uint64_t v)
-{
-    unsigned char b[4];
-    tu_put32(b, (uint32_t)v);
-    put(s, b, 4);
-}
-
-static void put64(struct saving *s, uint64_t v)
-{
-    put32(s, v);
-    put32(s, v >> 32);
-}
-
-static void save_tokens(struct saving *s)
-{
-    size_t list = s->kv->ids;
-    for (size_t i = 0; i < s->kv->n; i++)
-        if (!strcmp(s->kv->tensor[i].name, "llama.tokens"))
-            list = i;
-    void *data = NULL;
-    uint64_t bytes = list == TU_KV_NONE ? 0 : s->kv->tensor[list].bytes;
-    if (list != TU_KV_NONE && !s->rc)
-        s->rc = tu_kv_load(s->kv, list, &data, s->err);
-    put32(s, bytes / 4);
-    if (!s->rc)
-        put(s, data, (size_t)bytes);
-    tu_free(data);
-}
-
-static void save_cells(struct saving *s)
-{
-    int32_t *pos = NULL;
-    if (!s->rc)
-        s->rc = tu_kv_positions(s->kv, &pos, s->err);
-    if (s->version >= 2)
-        put32(s, 1);
-    put32(s, s->kv->tokens);
-    for (uint64_t i = 0; !s->rc && i < s->kv->tokens; i++) {
-        put32(s, (uint32_t)pos[i]);
-        put32(s, s->version >= 2 || s->session);
-        if (s->version >= 2 || s->session)
-            put32(s, 0);
-    }
-    tu_free(pos);
-}
-
-static void save_side(struct saving *s, size_t i, bool turned)
-{
-    const struct tu_tensor *t = &s->kv->tensor[i];
-    uint64_t row = t->bytes / tu_max(t->dim[0], 1), cols = 1;
-    const struct tu_dtype *d = tu_dtype_find(t->dtype);
-    for (unsigned k = 1; k < t->rank; k++)
-        cols *= t->dim[k];
-    void *data = NULL, *columns = NULL;
-    put32(s, tui_llama_type(t->dtype));
-    if (turned) {
-        put32(s, d->block_bytes);
-        put32(s, cols);
-    } else {
-        put64(s, row);
-    }
-    if (!s->rc)
-        s->rc = tu_kv_load(s->kv, i, &data, s->err);
-    if (!s->rc && turned && !(columns = tu_alloc((size_t)t->bytes, 1, s->err)))
-        s->rc = TU_ENOMEM;
-    if (!s->rc && turned) {
-        const struct tu_kv_layout *l;
-        struct tu_kv_place p;
-        struct tu_kv_geometry g = {.layers = 1, .heads = 1, .dim = cols,
-                                   .block = t->dim[0], .blocks = 1,
-                                   .elem = d->block_bytes};
-        s->rc = tu_kv_layout_find(&l, "ht", s->err);
-        if (!s->rc)
-            s->rc = tu_kv_place(&p, l, TU_KV_V, &g, s->err);
-        if (!s->rc)
-            tu_kv_put(&p, columns, 0, 0, NULL, 0, t->dim[0], data);
-    }
-    put(s, turned ? columns : data, (size_t)t->bytes);
-    tu_free(data);
-    tu_free(columns);
-}
-
-/* What the format can hold. */
-static int check(struct saving *s, struct tu_err *err)
-{
-    struct tu_kv *kv = s->kv;
-    if (kv->tokens == 0 || kv->tokens > UINT32_MAX)
-        return tu_fail(err, TU_EUNSUP, "llama: %" PRIu64 " tokens", kv->tokens);
-    if (kv->info.tp_size > 1)
-        return tu_fail(err, TU_EUNSUP, "llama: the file holds all heads: join the %" PRIu64
-                                       " ranks first (kv-pack convert --tp 1)",
-                       kv->info.tp_size);
-    for (uint64_t l = 0; l < kv->info.layers; l++)
-        for (int side = TU_KV_K; side < TU_KV_SIDES; side++) {
-            size_t i = tu_kv_record(kv, l, (enum tu_kv_side)side);
-            if (i == TU_KV_NONE && side == TU_KV_V && kv->layer[l].k != TU_KV_NONE &&
-                tu_kv_latent(&kv->tensor[kv->layer[l].k]))
-                continue;
-            if (i == TU_KV_NONE || kv->tensor[i].dim[0] != kv->tokens)
-                return tu_fail(err, TU_EUNSUP,
-                               "llama: layer %" PRIu64 " has not all tokens: window and "
-                               "hybrid caches are not written",
-                               l);
-            const struct tu_dtype *d = tu_dtype_find(kv->tensor[i].dtype);
-            if (tui_llama_type(kv->tensor[i].dtype) == UINT32_MAX || !d)
-                return tu_fail(err, TU_EUNSUP, "llama: '%s' has a dtype that ggml lacks",
-                               kv->tensor[i].name);
-            if (side == TU_KV_V && s->turned && d->block_elems > 1)
-                return tu_fail(err, TU_EUSAGE, "llama: v-trans: '%s' is quantised",
-                               kv->tensor[i].name);
-        }
-    return 0;
-}
-
-static int save_llama(struct tu_kv *kv, const char *path, const struct tu_kv_hint *how,
-                      const struct tu_job *job, struct tu_err *err)
-{
-    const struct tu_spec *spec = how->spec;
-    struct saving s = {.kv = kv, .err = err};
-    struct tui_even even;
-    s.session = spec && tu_spec_get(spec, "session");
-    s.turned = spec && tu_spec_get(spec, "v-trans");
-    int rc = *kv->info.layout && strcmp(kv->info.layout, "nhd") ? tui_kv_even(kv, &even, err)
-                                                                : 0;
-    if (!rc && spec)
-        rc = tu_spec_u64(spec, "version", s.session ? 10 : 3, &s.version, err);
-    if (!rc && (s.session ? s.version < 9 || s.version > 10 : s.version < 1 || s.version > 3))
-        rc = tu_fail(err, TU_EUSAGE, "llama: version=%" PRIu64 " is not written", s.version);
-    if (!rc)
-        rc = check(&s, err);
-    if (!rc)
-        rc = tu_out_open(&s.out, path, job, err);
-    if (rc)
-        return rc;
-    put32(&s, s.session ? TUI_LLAMA_SESSION : TUI_LLAMA_SEQ);
-    put32(&s, s.version);
-    save_tokens(&s);
-    if (s.session) {
-        const char *arch = *kv->info.arch ? kv->info.arch : "llama";
-        put32(&s, strlen(arch));
-        put(&s, arch, strlen(arch));
-    }
-    save_cells(&s);
-    put32(&s, s.turned);
-    put32(&s, kv->info.layers);
-    for (uint64_t l = 0; l < kv->info.layers; l++)
-        save_side(&s, kv->layer[l].k, false);
-    for (uint64_t l = 0; l < kv->info.layers; l++)
-        if (kv->layer[l].v != TU_KV_NONE)
-            save_side(&s, kv->layer[l].v, s.turned);
-    if (!s.rc)
-        return tu_out_commit(s.out, true, err);
-    tu_out_abort(s.out);
-    return s.rc;
-}
-
 static const char *const keys[] = {"heads",   "seq",     "rot", "mla",
-                                   "version", "v-trans", "session", NULL};
+                                   "version", "v-trans", "session", "pattern", "dense-first", NULL};
 
 const struct tu_kv_engine tui_kv_llama = {
     .name = "llama",
     .help = "llama.cpp's sequence states and sessions; heads= seq= rot= mla version= "
-            "v-trans session",
+            "v-trans session pattern= dense-first",
     .key = keys,
     .sniff = sniff,
     .open = open_llama,
-    .save = save_llama,
+    .save = tui_llama_save,
 };

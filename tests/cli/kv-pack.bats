@@ -52,6 +52,35 @@ prepare() { needs_python; }
         kv-pack unpack --to llama | cmp - "$data/llama_q8_0.state"
 }
 
+@test "llama.cpp's windows and recurrent states come back byte for byte, and move on" {
+    run -2 --separate-stderr kv-pack pack "$data/llama_window.state"
+    [[ $stderr == *'llama:pattern=N'* ]]
+    kv-pack pack --from llama:heads=2,pattern=4 "$data/llama_window.state" -o w.tns
+    tns-ls w.tns | awk '{ print $2, $4 }' | sort | uniq >names
+    diff - names <<'END'
+21 kv.tokens
+21x2x64 kv.3.k
+21x2x64 kv.3.v
+4x2x64 kv.0.k
+4x2x64 kv.0.v
+4x2x64 kv.1.k
+4x2x64 kv.1.v
+4x2x64 kv.2.k
+4x2x64 kv.2.v
+SHAPE NAME
+END
+    kv-pack unpack --to llama:pattern=4 w.tns | cmp - "$data/llama_window.state"
+    run -3 --separate-stderr kv-pack unpack --to llama w.tns
+    [[ $stderr == *'pattern=N'* ]]
+    kv-pack convert -d f32 w.tns | kv-pack convert -d f16 | kv-pack unpack --to llama:pattern=4 |
+        cmp - "$data/llama_window.state"
+    kv-pack pack --from llama:heads=2 "$data/llama_hybrid.state" -o h.tns
+    kv-pack unpack --to llama h.tns | cmp - "$data/llama_hybrid.state"
+    # what is left of it is not the recurrent state of those tokens
+    kv-pack convert --tokens 0-8 h.tns | tns-ls >names
+    run ! grep -q recurrent names
+}
+
 @test "the same values whether llama.cpp keeps them turned or not" {
     kv-pack pack "$data/llama_f16.state" -o a.tns
     kv-pack pack "$data/llama_f16_trans.state" -o b.tns

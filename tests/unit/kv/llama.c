@@ -113,6 +113,137 @@ static void write_all(const char *path, const void *p, size_t n)
         abort();
 }
 
+static int open_as(struct tu_kv **kv, const char *spec, const char *path, struct tu_err *e)
+{
+    struct tu_spec s;
+    struct tu_kv_hint hint = {.spec = &s};
+    tu_kv_info_init(&hint.info);
+    if (tu_spec_parse(&s, spec, NULL))
+        abort();
+    int rc = engine()->open(kv, &path, 1, &hint, NULL, e);
+    tu_spec_release(&s);
+    return rc;
+}
+
+/* Layer 0 has the last two of three tokens, layer 1 all. */
+static struct tu_kv *with_window(void)
+{
+    static uint16_t data[4][12];
+    static const uint64_t full[3] = {3, 1, 4}, window[3] = {2, 1, 4};
+    static const char *const names[] = {"kv.0.k", "kv.0.v", "kv.1.k", "kv.1.v"};
+    static void *at[4];
+    struct tu_tensor t[4];
+    struct tu_kv_info info;
+    struct tu_kv *kv = NULL;
+    for (int i = 0; i < 4; i++) {
+        for (int k = 0; k < 12; k++)
+            data[i][k] = (uint16_t)(100 * i + k);
+        t[i] = (struct tu_tensor){.name = names[i], .dtype = TU_F16, .rank = 3,
+                                  .dim = i < 2 ? window : full};
+        at[i] = data[i];
+    }
+    tu_kv_info_init(&info);
+    if (tu_kv_of_memory(&kv, &info, t, at, 4, NULL))
+        abort();
+    return kv;
+}
+
+static void swap(char *a, char *b, size_t n)
+{
+    while (n--) {
+        char c = a[n];
+        a[n] = b[n];
+        b[n] = c;
+    }
+}
+
+static void holds(const char *path, size_t records, const char *what)
+{
+    struct tu_kv *a = NULL, *b = with_window();
+    struct tu_err e = {0};
+    ok(!open_as(&a, "llama:pattern=2", path, &e), "%s: %s", what, e.msg);
+    bool same = a && a->n == records;
+    for (size_t i = 1; same && i < 5; i++) { /* the first is the list of tokens: empty */
+        void *x, *y;
+        same = !strcmp(a->tensor[i].name, b->tensor[i - 1].name) &&
+               a->tensor[i].bytes == b->tensor[i - 1].bytes && !tu_kv_load(a, i, &x, NULL);
+        same = same && !tu_kv_load(b, i - 1, &y, NULL) &&
+               !memcmp(x, y, (size_t)a->tensor[i].bytes);
+        tu_free(x);
+        tu_free(y);
+    }
+    ok(same, "%s: the same records", what);
+    tu_kv_close(a);
+    tu_kv_close(b);
+}
+
+/* A second memory for windows, whose cells come in any order, and a recurrent one. */
+static void memories(void)
+{
+    struct tu_spec s;
+    struct tu_err e = {0};
+    struct tu_kv_hint how = {.spec = &s};
+    struct tu_kv *kv = with_window(), *bad = NULL;
+    char *text, more[56] = {1};
+    size_t n;
+    if (tu_spec_parse(&s, "llama:pattern=2", &e))
+        abort();
+    ok(!engine()->save(kv, "two", &how, NULL, &e), "saved: %s", e.msg);
+    tu_spec_release(&s);
+    if (tu_spec_parse(&s, "llama", &e))
+        abort();
+    eq_int(engine()->save(kv, "none", &how, NULL, &e), TU_EUNSUP, "not told: %s", e.msg);
+    tu_spec_release(&s);
+    tu_kv_close(kv);
+    holds("two", 5, "two memories");
+    eq_int(open_as(&bad, "llama", "two", &e), TU_EUSAGE, "not told: %s", e.msg);
+    eq_int(open_as(&bad, "llama:pattern=1", "two", &e), TU_EUSAGE, "told wrongly: %s", e.msg);
+    eq_int(open_as(&bad, "llama:pattern=0", "two", &e), TU_EUSAGE, "told wrongly: %s", e.msg);
+    ok(!open_as(&bad, "llama:pattern=2,dense-first", "two", &e) &&
+           bad->tensor[1].dim[0] == 3 && bad->tensor[3].dim[0] == 2,
+       "the first of two is whole: %s", e.msg);
+    tu_kv_close(bad);
+    bad = NULL;
+    if (tu_file_read("two", 1 << 20, &text, &n, NULL))
+        abort();
+    eq_u64(n, 232, "bytes of both");
+    /* The window's memory at 136: two counts, cells of 12 bytes, rows of 8. */
+    swap(text + 144, text + 156, 12);
+    swap(text + 188, text + 196, 8);
+    swap(text + 216, text + 224, 8);
+    write_all("turned_round", text, n);
+    holds("turned_round", 5, "cells in another order");
+    tu_put32(text + 156, 7); /* position 1 is a hole */
+    write_all("hole", text, n);
+    ok(!open_as(&bad, "llama:pattern=2", "hole", &e) && bad->tensor[1].dim[0] == 1,
+       "what is before a hole is left out: %s", e.msg);
+    tu_kv_close(bad);
+    bad = NULL;
+    tu_put32(text + 144, 7);
+    write_all("lost", text, n);
+    eq_int(open_as(&bad, "llama:pattern=2", "lost", &e), TU_EFORMAT, "%s", e.msg);
+    tu_free(text);
+    /* A cell, an R of 8 bytes and an S of 4. */
+    tu_put32(more + 16, 4);
+    tu_put64(more + 24, 8);
+    tu_put64(more + 44, 4);
+    if (tu_file_read("two", 1 << 20, &text, &n, NULL))
+        abort();
+    char *both = malloc(n + sizeof more);
+    memcpy(both, text, n);
+    memcpy(both + n, more, sizeof more);
+    write_all("three", both, n + sizeof more);
+    holds("three", 6, "and a recurrent one");
+    bool refused = true;
+    for (size_t cut = 137; cut < n; cut++) {
+        write_all("cut", both, cut);
+        refused = refused && open_as(&bad, "llama:pattern=2", "cut", &e) == TU_ETRUNC;
+    }
+    ok(refused, "each prefix of the window's memory is refused: %s", e.msg);
+    free(both);
+    tu_free(text);
+}
+
 /* Every prefix is refused with an offset; so is each count made huge. */
 static void damaged(void)
 {
@@ -205,6 +336,7 @@ int main(void)
     scratch_enter();
     worked_files();
     damaged();
+    memories();
     shapes();
     scratch_leave();
     return tap_done();
