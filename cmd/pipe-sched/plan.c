@@ -149,8 +149,24 @@ static void row(struct tu_ctx *ctx, const struct tu_train_row *r)
                 });
 }
 
-static int model(struct tu_ctx *ctx, struct tu_model *m, struct tu_err *err)
+/* The encoder of the config, each size of an option over it. */
+static int encoder(struct tu_encoder *e, const struct tu_vision *v, struct tu_err *err)
 {
+    *e = (struct tu_encoder){opt.encoder_layers ? opt.encoder_layers : v->layers,
+                             opt.encoder_hidden ? opt.encoder_hidden : v->hidden,
+                             opt.encoder_tokens ? opt.encoder_tokens : v->tokens};
+    if ((e->layers || e->hidden || e->tokens) &&
+        (!e->layers || !e->hidden || !e->tokens || e->layers > 4096))
+        return tu_fail(err, TU_EUSAGE,
+                       "plan: an encoder needs --encoder-layers (at most 4096), "
+                       "--encoder-hidden and --encoder-tokens");
+    return 0;
+}
+
+static int model(struct tu_ctx *ctx, struct tu_model *m, struct tu_encoder *e,
+                 struct tu_err *err)
+{
+    struct tu_vision eye = {0};
     struct tu_buf text = {0};
     bool sizes = opt.layers || opt.hidden || opt.heads || opt.kv_heads || opt.ffn;
     if (opt.config && sizes)
@@ -170,13 +186,17 @@ static int model(struct tu_ctx *ctx, struct tu_model *m, struct tu_err *err)
                                .tied = true,
                                .learned_positions = true,
                                .bias = true};
-        return 0;
+        return encoder(e, &eye, err);
     }
     int rc = pipe_slurp(opt.config, &text, err);
     if (!rc)
         rc = tu_model_from_hf(m, text.data ? text.data : "", text.n, err);
+    if (!rc)
+        rc = tu_vision_from_hf(&eye, text.data, text.n, err);
+    if (!rc)
+        rc = encoder(e, &eye, err);
     tu_buf_release(&text);
-    if (!rc && !tu_family_find(m->family))
+    if (!rc && !tu_model_known(m->family))
         tu_warn(ctx, "%s: family '%s' is not known: counted as a plain transformer of these "
                      "sizes",
                 opt.config, m->family);
@@ -334,7 +354,7 @@ static int run(struct tu_ctx *ctx, int argc, char **argv)
                                .max_mb = (uint32_t)tu_min(opt.max_mb, 4096),
                                .max_vpp = (uint32_t)tu_min(opt.max_vpp, 64)};
     struct tu_train_plan p;
-    struct tu_encoder e = {opt.encoder_layers, opt.encoder_hidden, opt.encoder_tokens};
+    struct tu_encoder e;
     (void)argc;
     (void)argv;
     if ((!opt.config && (!opt.layers || !opt.hidden || !opt.heads)) || !opt.batch)
@@ -345,20 +365,17 @@ static int run(struct tu_ctx *ctx, int argc, char **argv)
         return tu_usage(ctx, "plan: --all and --sensitivity are of the table, not of --emit");
     if (opt.nvme_path && !deepspeed)
         return tu_usage(ctx, "plan: --nvme-path is for --emit deepspeed");
-    if (e.layers && (!e.hidden || !e.tokens || e.layers > 4096))
-        return tu_usage(ctx, "plan: an encoder needs --encoder-layers (at most 4096), "
-                             "--encoder-hidden and --encoder-tokens");
     if (opt.overlap && !(q.overlap = tu_overlap_find(opt.overlap)))
         return tu_usage(ctx, "no overlap form is called '%s'; --list=overlaps names them",
                         opt.overlap);
     q.nvme_path = opt.nvme_path;
-    q.encoder = e.layers ? &e : NULL;
-    q.uneven = opt.uneven || e.layers;
     q.offloads = opt.offload ? 1u << (opt.offload - 1) : ~0u;
     q.interference = &x;
     int rc = interference(&x, &err);
     if (!rc)
-        rc = model(ctx, &m, &err);
+        rc = model(ctx, &m, &e, &err);
+    q.encoder = !rc && e.layers ? &e : NULL;
+    q.uneven = opt.uneven || q.encoder;
     if (!rc)
         rc = pipe_cluster(&q.cluster, &err);
     if (!rc)

@@ -23,6 +23,13 @@ static const struct tui_field hf_fields[] = {
     TUI_FIELD("num_experts_per_tok", TUI_U64, top_k),
     TUI_FIELD("moe_intermediate_size", TUI_U64, expert_ffn),
     TUI_FIELD("shared_expert_intermediate_size", TUI_U64, shared_ffn),
+    TUI_FIELD("n_shared_experts", TUI_U64, shared_experts),
+    TUI_FIELD("first_k_dense_replace", TUI_U64, dense_layers),
+    TUI_FIELD("q_lora_rank", TUI_U64, q_rank),
+    TUI_FIELD("kv_lora_rank", TUI_U64, kv_rank),
+    TUI_FIELD("qk_nope_head_dim", TUI_U64, nope_dim),
+    TUI_FIELD("qk_rope_head_dim", TUI_U64, rope_dim),
+    TUI_FIELD("v_head_dim", TUI_U64, v_dim),
     TUI_FIELD("tie_word_embeddings", TUI_BOOL, tied),
     TUI_FIELD("norm_topk_prob", TUI_BOOL, norm_topk),
     TUI_FIELD("rope_theta|rotary_emb_base", TUI_REAL, rope_theta),
@@ -58,6 +65,13 @@ static const struct tui_field meta_fields[] = {
     TUI_FIELD("top_k", TUI_U64, top_k),
     TUI_FIELD("expert_ffn", TUI_U64, expert_ffn),
     TUI_FIELD("shared_ffn", TUI_U64, shared_ffn),
+    TUI_FIELD("shared_experts", TUI_U64, shared_experts),
+    TUI_FIELD("dense_layers", TUI_U64, dense_layers),
+    TUI_FIELD("q_rank", TUI_U64, q_rank),
+    TUI_FIELD("kv_rank", TUI_U64, kv_rank),
+    TUI_FIELD("nope_dim", TUI_U64, nope_dim),
+    TUI_FIELD("rope_dim", TUI_U64, rope_dim),
+    TUI_FIELD("v_dim", TUI_U64, v_dim),
     TUI_FIELD("tied", TUI_BOOL, tied),
     TUI_FIELD("norm_topk", TUI_BOOL, norm_topk),
     TUI_FIELD("gated", TUI_BOOL, gated),
@@ -66,6 +80,8 @@ static const struct tui_field meta_fields[] = {
     TUI_FIELD("qkv_bias", TUI_BOOL, qkv_bias),
     TUI_FIELD("bias", TUI_BOOL, bias),
     TUI_FIELD("qk_norm", TUI_BOOL, qk_norm),
+    TUI_FIELD("post_norms", TUI_BOOL, post_norms),
+    TUI_FIELD("sinks", TUI_BOOL, sinks),
     TUI_FIELD("rope_interleaved", TUI_BOOL, rope_interleaved),
     TUI_FIELD("rope_scaled", TUI_BOOL, rope_scaled),
     TUI_FIELD("rope_theta", TUI_REAL, rope_theta),
@@ -102,6 +118,10 @@ static int complete(struct tu_model *m, struct tu_err *err)
             (unsigned long long)m->heads);
     if (!m->kv_heads)
         m->kv_heads = m->heads;
+    if (m->kv_rank) /* files give the part that is rotated, if any, as head_dim */
+        m->head_dim = m->nope_dim + m->rope_dim;
+    if (m->kv_rank && (!m->nope_dim || !m->v_dim))
+        return tu_fail(err, TU_EFORMAT, "latent attention needs the parts of a head");
     if (!m->head_dim) {
         if (m->hidden % m->heads)
             return tu_fail(err, TU_EFORMAT,
@@ -115,6 +135,11 @@ static int complete(struct tu_model *m, struct tu_err *err)
                        (unsigned long long)m->heads, (unsigned long long)m->kv_heads);
     if (m->experts && !m->expert_ffn)
         m->expert_ffn = m->ffn;
+    if (!m->shared_ffn)
+        m->shared_ffn = m->shared_experts * m->expert_ffn;
+    if (m->dense_layers > m->layers)
+        return tu_fail(err, TU_EFORMAT, "%llu of %llu layers are dense",
+                       (unsigned long long)m->dense_layers, (unsigned long long)m->layers);
     return 0;
 }
 
@@ -129,8 +154,9 @@ int tu_model_from_hf(struct tu_model *m, const char *json, size_t n, struct tu_e
     const json_t *config = json_is_object(text) ? text : root;
     const char *type = json_string_value(json_object_get(config, "model_type"));
     const struct tu_family *family = type ? tu_family_find(type) : NULL;
-    if (family)
-        *m = family->base;
+    const struct tu_model *shape = family ? &family->base : type ? tui_shape(type) : NULL;
+    if (shape)
+        *m = *shape;
     rc = tui_fields_read(hf_fields, config, m, err);
     const json_t *rope = json_object_get(config, "rope_parameters");
     if (!rc && json_is_object(rope))
@@ -145,6 +171,49 @@ int tu_model_from_hf(struct tu_model *m, const char *json, size_t n, struct tu_e
         m->ffn = 4 * m->hidden;
     json_decref(root);
     return rc ? rc : complete(m, err);
+}
+
+/* A size by the first of several keys that is there, 0: none is. */
+static int size_of(uint64_t *out, const json_t *object, const char *const *key,
+                   struct tu_err *err)
+{
+    *out = 0;
+    for (; *key; key++) {
+        const json_t *v = json_object_get(object, *key);
+        json_int_t n = json_integer_value(v);
+        if (!v || json_is_null(v))
+            continue;
+        if (!json_is_integer(v) || n < 0 || n > 1 << 20)
+            return tu_fail(err, TU_EFORMAT,
+                           "vision_config: '%s': expected an integer from 0 to 2^20", *key);
+        *out = (uint64_t)n;
+        return 0;
+    }
+    return 0;
+}
+
+int tu_vision_from_hf(struct tu_vision *v, const char *json, size_t n, struct tu_err *err)
+{
+    /* hidden_size of Qwen2-VL's is the language model's, beside an embed_dim. */
+    static const char *const layers[] = {"num_hidden_layers", "depth", "layers", NULL};
+    static const char *const hidden[] = {"embed_dim", "hidden_size", "width", NULL};
+    static const char *const image[] = {"image_size", NULL};
+    static const char *const patch[] = {"patch_size", NULL};
+    json_t *root = NULL;
+    uint64_t pixels = 0, side = 0;
+    *v = (struct tu_vision){0};
+    int rc = parse(&root, json, n, err);
+    const json_t *config = json_object_get(root, "vision_config");
+    if (!rc && json_is_object(config)) {
+        rc = size_of(&v->layers, config, layers, err);
+        rc = rc ? rc : size_of(&v->hidden, config, hidden, err);
+        rc = rc ? rc : size_of(&pixels, config, image, err);
+        rc = rc ? rc : size_of(&side, config, patch, err);
+    }
+    if (!rc && side)
+        v->tokens = (pixels / side) * (pixels / side);
+    json_decref(root);
+    return rc;
 }
 
 static void write_rope(struct tu_jw *w, const struct tu_model *m)

@@ -21,6 +21,8 @@ struct tui_field {
         keys, type, offsetof(struct tu_model, member)                                    \
     }
 
+/* What the config.json of a family that no map names leaves out, NULL: not known. */
+const struct tu_model *tui_shape(const char *family);
 /* Read what is there; null counts as absent. Errors: TU_EFORMAT naming the key. Ends
  * without keys. */
 int tui_fields_read(const struct tui_field *f, const struct json_t *object,

@@ -4,26 +4,48 @@
  * For a GPT with biases and learned positions they are the published ones:
  * P = 12 l h² (1 + 13/(12 h) + (V + s)/(12 l h)) and, with recomputation,
  * 96 B s l h² (1 + s/(6 h) + V/(16 l h)) operations a step. */
-#include "tensorutils/sched/plan.h"
+#include "sched/plan_stage.h"
+
+double tui_attention_weights(const struct tu_model *m)
+{
+    double h = (double)m->hidden, a = (double)m->heads, q = a * (double)m->head_dim;
+    double kv = (double)(m->kv_heads * m->head_dim), r = (double)m->q_rank;
+    if (!m->kv_rank)
+        return h * (q + 2 * kv) + q * h;
+    double latent = (double)m->kv_rank, v = (double)m->v_dim;
+    return (m->q_rank ? h * r + r * q : h * q) + h * (latent + (double)m->rope_dim) +
+           latent * a * ((double)m->nope_dim + v) + a * v * h;
+}
+
+double tui_score_width(const struct tu_model *m)
+{
+    double v = (double)(m->kv_rank ? m->v_dim : m->head_dim);
+    return (double)m->heads * ((double)m->head_dim + v) / 2;
+}
 
 static double attention(const struct tu_model *m)
 {
-    double h = (double)m->hidden, q = (double)(m->heads * m->head_dim);
-    double kv = (double)(m->kv_heads * m->head_dim);
-    double bias = m->bias ? q + 2 * kv + h : m->qkv_bias ? q + 2 * kv : 0;
-    return h * (q + 2 * kv) + q * h + bias;
+    double q = (double)(m->heads * m->head_dim), kv = (double)(m->kv_heads * m->head_dim);
+    double bias = m->bias ? q + 2 * kv + (double)m->hidden : m->qkv_bias ? q + 2 * kv : 0;
+    return tui_attention_weights(m) + bias + (m->sinks ? (double)m->heads : 0);
 }
 
 static double mlp(const struct tu_model *m, double width)
 {
     double h = (double)m->hidden;
-    return (m->gated ? 3 : 2) * h * width + (m->bias ? width + h : 0);
+    return (m->gated ? 3 : 2) * h * width + (m->bias ? (m->gated ? 2 : 1) * width + h : 0);
+}
+
+/* A norm of the hidden size. */
+static double norm(const struct tu_model *m)
+{
+    return (double)m->hidden * (m->rmsnorm ? 1 : 2);
 }
 
 static double norms(const struct tu_model *m)
 {
-    double h = (double)m->hidden;
-    return 2 * h * (m->rmsnorm ? 1 : 2) + (m->qk_norm ? 2 * (double)m->head_dim : 0);
+    return (m->post_norms ? 4 : 2) * norm(m) + (m->qk_norm ? 2 * (double)m->head_dim : 0) +
+           (double)(m->q_rank + m->kv_rank);
 }
 
 static double feed(const struct tu_model *m, double experts)
@@ -31,8 +53,16 @@ static double feed(const struct tu_model *m, double experts)
     double width = (double)(m->expert_ffn ? m->expert_ffn : m->ffn);
     if (!m->experts)
         return mlp(m, (double)m->ffn);
-    return experts * mlp(m, width) + (double)(m->hidden * m->experts) +
+    return experts * mlp(m, width) + (double)((m->hidden + m->bias) * m->experts) +
            (m->shared_ffn ? mlp(m, (double)m->shared_ffn) : 0);
+}
+
+/* The same model without experts. */
+static struct tu_model dense(const struct tu_model *m)
+{
+    struct tu_model d = *m;
+    d.experts = d.shared_ffn = 0;
+    return d;
 }
 
 double tu_train_layer_params(const struct tu_model *m)
@@ -47,28 +77,32 @@ double tu_train_active_params(const struct tu_model *m)
 
 double tu_train_params(const struct tu_model *m)
 {
-    double h = (double)m->hidden;
+    double h = (double)m->hidden, first = (double)m->dense_layers;
     double embed = (double)m->vocab * h * (m->tied ? 1 : 2);
     double positions = m->learned_positions ? (double)m->positions * h : 0;
-    return (double)m->layers * tu_train_layer_params(m) + embed + positions;
+    struct tu_model d = dense(m);
+    return ((double)m->layers - first) * tu_train_layer_params(m) +
+           first * tu_train_layer_params(&d) + embed + positions + norm(m);
 }
 
 /* Forward operations for one token: 2 for each weight of a product, and 4 s q of
  * attention. */
 static double layer_flops(const struct tu_model *m, double seq)
 {
-    double h = (double)m->hidden, q = (double)(m->heads * m->head_dim);
-    double kv = (double)(m->kv_heads * m->head_dim);
+    double h = (double)m->hidden;
     double width = (double)(m->experts && m->expert_ffn ? m->expert_ffn : m->ffn);
     double feeds = (m->experts ? (double)m->top_k : 1) * width + (double)m->shared_ffn;
-    return 2 * (2 * h * q + 2 * h * kv) + 2 * (m->gated ? 3 : 2) * h * feeds +
-           4 * seq * q;
+    return 2 * tui_attention_weights(m) + 2 * (m->gated ? 3 : 2) * h * feeds +
+           4 * seq * tui_score_width(m);
 }
 
 double tu_train_step_flops(const struct tu_model *m, double batch, double seq,
                            bool recompute)
 {
-    double layers = (double)m->layers * layer_flops(m, seq);
+    double first = (double)m->dense_layers;
+    struct tu_model d = dense(m);
+    double layers = ((double)m->layers - first) * layer_flops(m, seq) +
+                    first * layer_flops(&d, seq);
     double head = 2 * (double)m->hidden * (double)m->vocab;
     return batch * seq * ((recompute ? 4 : 3) * layers + 3 * head);
 }

@@ -83,16 +83,18 @@ void tui_times_of(struct tui_times *t, const struct tu_train_query *q,
     const struct tu_cluster *c = &q->cluster;
     double tokens = (double)q->seq / a->cp * a->mb, h = (double)m->hidden;
     double per = tokens / a->tp / (c->flops * c->efficiency); /* seconds of an operation */
-    double qd = (double)(m->heads * m->head_dim), kv = (double)(m->kv_heads * m->head_dim);
+    double kv = (double)(m->kv_heads * m->head_dim);
+    double out = (double)(m->heads * (m->kv_rank ? m->v_dim : m->head_dim));
     double width = (double)(m->experts && m->expert_ffn ? m->expert_ffn : m->ffn);
     double routed = (m->experts ? (double)m->top_k : 1) * width;
     double gated = m->gated ? 3 : 2;
-    double linear = per * 4 * (h * qd + h * kv), quad = per * 4 * (double)q->seq * qd;
+    double linear = per * 2 * tui_attention_weights(m);
+    double quad = per * 4 * (double)q->seq * tui_score_width(m);
     struct tu_layer f = {.attention = linear + quad,
                          .mlp = per * 2 * gated * h * routed,
                          .shared = per * 2 * gated * h * (double)m->shared_ffn,
                          .gate = per * 2 * h * (double)m->experts * (m->experts ? 1 : 0),
-                         .out = per * 2 * h * qd,
+                         .out = per * 2 * h * out,
                          .down = per * 2 * h * routed};
     double reduce_bytes = 4 * tokens * h * (a->tp - 1) / a->tp, routed_bytes;
     f.reduce = reduce_bytes / c->link_bs;

@@ -15,6 +15,10 @@ struct tui_family {
 };
 extern const struct tui_family tui_families[]; /* ends with a row without a name */
 const struct tui_family *tui_family_of(const char *name);
+/* Weights of a layer's attention that are multiplied with; half the values of a query, a key, a
+ * value and a result in the products with scores. */
+double tui_attention_weights(const struct tu_model *m);
+double tui_score_width(const struct tu_model *m);
 /* Chunks of a rank. */
 uint32_t tui_chunks(const struct tu_layout_choice *a);
 

@@ -33,6 +33,10 @@ struct tu_model {
     uint64_t top_k;      /* experts per token */
     uint64_t expert_ffn;
     uint64_t shared_ffn; /* shared experts' width, together */
+    uint64_t shared_experts; /* how many, where the width follows from them */
+    uint64_t dense_layers;   /* the first ones, which have no experts */
+    /* Latent attention (MLA): ranks of q (0: q is whole) and of k with v, and parts of a head. */
+    uint64_t q_rank, kv_rank, nope_dim, rope_dim, v_dim;
     bool tied;           /* output head shares the embedding */
     bool norm_topk;      /* weights of the chosen experts add up to 1 */
     bool gated;          /* gate and up in the MLP */
@@ -40,6 +44,8 @@ struct tu_model {
     bool learned_positions;
     bool qkv_bias, bias; /* bias on q, k, v; on every linear layer */
     bool qk_norm;
+    bool post_norms;     /* behind attention and MLP, too */
+    bool sinks;          /* one for each head */
     bool rope_interleaved;
     bool rope_scaled;    /* Llama 3.1's scaling (factor 8, low 1, high 4, 8192) */
     double rope_theta;   /* 0: no rotary embedding */
@@ -51,6 +57,13 @@ struct tu_model {
  * Errors: TU_EMETA not JSON; TU_EFORMAT a size missing, zero or contradictory. */
 TU_API TU_MUST int tu_model_from_hf(struct tu_model *m, const char *json, size_t n,
                                     struct tu_err *err);
+/* The vision encoder of the same text, all 0 where there is none. tokens: patches of one image;
+ * 0 when the size of images is not fixed. Errors: as above. */
+struct tu_vision {
+    uint64_t layers, hidden, tokens;
+};
+TU_API TU_MUST int tu_vision_from_hf(struct tu_vision *v, const char *json, size_t n,
+                                     struct tu_err *err);
 /* A config.json that transformers opens, for a family that it can describe. */
 TU_API TU_MUST int tu_model_to_hf(struct tu_buf *out, const struct tu_model *m, const char *dtype,
                                   struct tu_err *err);
@@ -109,6 +122,9 @@ struct tu_family {
 };
 TU_API extern const struct tu_family tu_families[]; /* ends with a row without a name */
 TU_API const struct tu_family *tu_family_find(const char *name);
+/* Are the parameters of a family's models known from config.json? Those of tu_families, and some
+ * whose names no map has. */
+TU_API bool tu_model_known(const char *family);
 /* The family whose canonical map takes most of these names; NULL if none takes nine in
  * ten. */
 TU_API const struct tu_family *tu_family_guess(const char *const *name, size_t n);

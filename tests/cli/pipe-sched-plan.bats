@@ -93,6 +93,28 @@ END
     refute_line --partial '"offload":"cpu"'
 }
 
+@test "plan: the vision encoder of a config.json, options over it" {
+    cat >config.json <<'END'
+{"model_type": "llava", "text_config": {"model_type": "llama", "num_hidden_layers": 16,
+ "hidden_size": 2048, "num_attention_heads": 32, "intermediate_size": 8192, "vocab_size": 32000},
+ "vision_config": {"num_hidden_layers": 24, "hidden_size": 1024, "image_size": 336,
+ "patch_size": 14}}
+END
+    args='--gpus 8 --batch 32 --top 1 --json --max-tp 1'
+    # 336 / 14 squared: the same as those options give.
+    pipe-sched plan --config config.json $args >a
+    pipe-sched plan --config config.json $args --encoder-layers 24 --encoder-hidden 1024 --encoder-tokens 576 >b
+    cmp a b
+    pipe-sched plan --config config.json $args --encoder-tokens 2304 >c
+    step() { grep -o '"step_s":[0-9.]*' "$1" | cut -d: -f2; }
+    awk "BEGIN { exit !($(step c) > $(step a)) }"
+    sed -i 's/"image_size": 336,//' config.json # as for images of any size
+    run -2 pipe-sched plan --config config.json $args
+    assert_output --partial -- '--encoder-tokens'
+    pipe-sched plan --config config.json $args --encoder-tokens 576 | cmp - a
+    run -2 pipe-sched plan --layers 24 --hidden 2304 --heads 24 --batch 512 --gpus 8 --encoder-hidden 8
+}
+
 @test "plan: contention and interference cost time, each with its form" {
     args='--layers 24 --hidden 4096 --heads 32 --gpus 32 --batch 64 --json --top 1'
     step() { pipe-sched plan $args "$@" | grep -o '"step_s":[0-9.]*' | cut -d: -f2; }

@@ -3,6 +3,7 @@
  * forms. */
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 #include "../tap.h"
 #include "tensorutils/sched/plan.h"
 
@@ -37,6 +38,100 @@ static const struct {
     {128, 20480, 105, 2520, 2520, 163, 529.601, 410.2, 54.08},
     {160, 25600, 128, 3072, 3072, 163, 1008.039, 502.0, 102.63},
 };
+
+/* Parameters that transformers 5 builds for these configurations, without what predicts
+ * further tokens; ' for ". */
+static const struct {
+    double params;
+    const char *config;
+} families[] = {
+    {671026404352.0,
+     "{'model_type':'deepseek_v3','num_hidden_layers':61,'hidden_size':7"
+     "168,'intermediate_size':18432,'moe_intermediate_size':2048,'num_at"
+     "tention_heads':128,'num_key_value_heads':128,'n_routed_experts':25"
+     "6,'n_shared_experts':1,'num_experts_per_tok':8,'first_k_dense_repl"
+     "ace':3,'q_lora_rank':1536,'kv_lora_rank':512,'qk_nope_head_dim':12"
+     "8,'qk_rope_head_dim':64,'v_head_dim':128,'vocab_size':129280,'tie_"
+     "word_embeddings':false}"},
+    {1026408209408.0,
+     "{'model_type':'kimi_k2','num_hidden_layers':61,'hidden_size':7168,"
+     "'intermediate_size':18432,'moe_intermediate_size':2048,'num_attent"
+     "ion_heads':64,'num_key_value_heads':64,'n_routed_experts':384,'n_s"
+     "hared_experts':1,'num_experts_per_tok':8,'first_k_dense_replace':1"
+     ",'q_lora_rank':1536,'kv_lora_rank':512,'qk_nope_head_dim':128,'qk_"
+     "rope_head_dim':64,'v_head_dim':128,'vocab_size':163840,'tie_word_e"
+     "mbeddings':false,'n_group':1,'topk_group':1}"},
+    {15706484224.0,
+     "{'model_type':'deepseek_v2','num_hidden_layers':27,'hidden_size':2"
+     "048,'intermediate_size':10944,'moe_intermediate_size':1408,'num_at"
+     "tention_heads':16,'num_key_value_heads':16,'n_routed_experts':64,'"
+     "n_shared_experts':2,'num_experts_per_tok':6,'first_k_dense_replace"
+     "':1,'q_lora_rank':null,'kv_lora_rank':512,'qk_nope_head_dim':128,'"
+     "qk_rope_head_dim':64,'v_head_dim':128,'vocab_size':102400,'tie_wor"
+     "d_embeddings':false}"},
+    {9241705984.0,
+     "{'model_type':'gemma2','num_hidden_layers':42,'hidden_size':3584,'"
+     "intermediate_size':14336,'num_attention_heads':16,'num_key_value_h"
+     "eads':8,'head_dim':256,'vocab_size':256000}"},
+    {3880263168.0,
+     "{'model_type':'gemma3_text','num_hidden_layers':34,'hidden_size':2"
+     "560,'intermediate_size':10240,'num_attention_heads':8,'num_key_val"
+     "ue_heads':4,'head_dim':256,'vocab_size':262208}"},
+    {20914757184.0,
+     "{'model_type':'gpt_oss','num_hidden_layers':24,'hidden_size':2880,"
+     "'intermediate_size':2880,'num_attention_heads':64,'num_key_value_h"
+     "eads':8,'head_dim':64,'num_local_experts':32,'num_experts_per_tok'"
+     ":4,'vocab_size':201088,'attention_bias':true,'tie_word_embeddings'"
+     ":false}"},
+    {30532122624.0,
+     "{'model_type':'qwen3_moe','num_hidden_layers':48,'hidden_size':204"
+     "8,'intermediate_size':6144,'moe_intermediate_size':768,'num_attent"
+     "ion_heads':32,'num_key_value_heads':4,'head_dim':128,'num_experts'"
+     ":128,'num_experts_per_tok':8,'vocab_size':151936,'tie_word_embeddi"
+     "ngs':false}"},
+    {3821079552.0,
+     "{'model_type':'phi3','num_hidden_layers':32,'hidden_size':3072,'in"
+     "termediate_size':8192,'num_attention_heads':32,'num_key_value_head"
+     "s':32,'vocab_size':32064,'tie_word_embeddings':false,'pad_token_id"
+     "':32000}"},
+    {9400279040.0,
+     "{'model_type':'glm4','num_hidden_layers':40,'hidden_size':4096,'in"
+     "termediate_size':13696,'num_attention_heads':32,'num_key_value_hea"
+     "ds':2,'head_dim':128,'vocab_size':151552,'attention_bias':true,'ti"
+     "e_word_embeddings':false}"},
+    {8030261248.0,
+     "{'model_type':'llama','num_hidden_layers':32,'hidden_size':4096,'i"
+     "ntermediate_size':14336,'num_attention_heads':32,'num_key_value_he"
+     "ads':8,'vocab_size':128256,'tie_word_embeddings':false}"},
+    {46702792704.0,
+     "{'model_type':'mixtral','num_hidden_layers':32,'hidden_size':4096,"
+     "'intermediate_size':14336,'num_attention_heads':32,'num_key_value_"
+     "heads':8,'vocab_size':32000,'num_local_experts':8,'num_experts_per"
+     "_tok':2,'tie_word_embeddings':false}"},
+    {7615616512.0,
+     "{'model_type':'qwen2','num_hidden_layers':28,'hidden_size':3584,'i"
+     "ntermediate_size':18944,'num_attention_heads':28,'num_key_value_he"
+     "ads':4,'vocab_size':152064,'tie_word_embeddings':false}"},
+    {124439808.0,
+     "{'model_type':'gpt2','n_layer':12,'n_embd':768,'n_head':12,'vocab_"
+     "size':50257,'n_positions':1024}"},
+};
+
+static void counted(void)
+{
+    for (size_t k = 0; k < sizeof families / sizeof *families; k++) {
+        struct tu_model m;
+        struct tu_err err = {0};
+        char text[1024];
+        size_t n = strlen(families[k].config);
+        for (size_t i = 0; i <= n; i++)
+            text[i] = families[k].config[i] == '\'' ? '"' : families[k].config[i];
+        int rc = tu_model_from_hf(&m, text, n, &err);
+        ok(!rc && tu_model_known(m.family) && tu_train_params(&m) == families[k].params,
+           "%s: %.0f parameters are %.0f", rc ? err.msg : m.family,
+           rc ? 0 : tu_train_params(&m), families[k].params);
+    }
+}
 
 static void published(void)
 {
@@ -348,6 +443,7 @@ int main(void)
     forms();
     overlaps();
     interference();
+    counted();
     updates();
     uneven();
     selective();
