@@ -43,6 +43,10 @@ struct tui_naming {
     int64_t layer_base, expert_base;
     /* May change what the map says (Meta's embedding). NULL: no. */
     void (*adjust)(const struct tu_ckpt *c, struct tu_named *named);
+    /* May say in a tensor's metadata what box it is (tui_shard_meta). NULL: no. */
+    int (*locate)(struct tu_ckpt *c, uint32_t f, struct tu_tensor *t, void *ctx,
+                  struct tu_err *err);
+    void *ctx;
 };
 /* Every tensor of file f that has the prefix becomes a piece, is dropped by the map, or
  * is an error that lists it (TU_EINCOMPLETE). */
@@ -81,6 +85,11 @@ int tui_add_target_piece(struct tu_ckpt *c, uint32_t f, const char *name,
 int tui_add_target_stacked(struct tu_ckpt *c, uint32_t f, const char *name,
                            struct tu_fuse fuse, unsigned stacked, const uint64_t *dim,
                            struct tu_err *err);
+/* An atom's rows on one of `ranks` ranks, cut as DTensor's Shard(0) cuts them, in file
+ * `rank`: ceil(R/n) each; scalars on the first. *yes false: it has none. at[TU_RANK_MAX]
+ * is where they begin. */
+int tui_add_rows(struct tu_ckpt *c, uint32_t rank, uint32_t ranks, const char *name,
+                 uint32_t atom, bool *yes, uint64_t *at, struct tu_err *err);
 /* Say in a tensor's metadata that it is a box at `at` of a whole of these dimensions. */
 int tui_shard_meta(struct tu_ckpt *c, struct tu_tensor *t, const uint64_t *at,
                    const uint64_t *whole, struct tu_err *err);
@@ -174,7 +183,7 @@ bool tui_is_state(const struct tu_ckpt *c, const struct tu_atom *atom);
 
 extern const struct tu_layout tui_layout_hf, tui_layout_safetensors, tui_layout_torch,
     tui_layout_tns, tui_layout_megatron, tui_layout_meta,
-    tui_layout_zero, tui_layout_universal, tui_layout_dcp,
+    tui_layout_zero, tui_layout_universal, tui_layout_dcp, tui_layout_dcp_hf,
     tui_layout_torch_dist;
 
 /* Small helpers on paths. */

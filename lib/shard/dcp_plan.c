@@ -20,45 +20,6 @@ struct planner {
     json_t *info;              /* META optim */
 };
 
-/* Rows of a tensor on one rank. */
-static void rows_of(const struct tu_tensor *t, uint32_t rank, uint32_t ranks,
-                    uint64_t *lo, uint64_t *hi)
-{
-    uint64_t all = t->rank ? t->dim[0] : 1, per = tu_ceil_div(all, (uint64_t)ranks);
-    *lo = tu_min(rank * per, all);
-    *hi = tu_min(*lo + per, all);
-    if (!t->rank && rank)
-        *lo = *hi = 1;
-}
-
-/* The chunk of an atom for one rank, under this name. */
-static int add_chunk(struct planner *p, uint32_t rank, const char *name, uint32_t atom,
-                     struct tu_err *err)
-{
-    struct tu_ckpt *c = p->c;
-    const struct tu_tensor *t = &c->from->atom[atom].tensor;
-    uint64_t lo, hi, dim[TU_RANK_MAX], at[TU_RANK_MAX] = {0};
-    rows_of(t, rank, p->ranks, &lo, &hi);
-    if (lo == hi)
-        return 0;
-    memcpy(dim, t->dim, t->rank * sizeof *dim);
-    if (t->rank) {
-        dim[0] = hi - lo;
-        at[0] = lo;
-    }
-    int rc = tui_add_target_piece(c, rank, name, c->from->atom[atom].fuse,
-                                  (struct tu_coord){0}, dim, err);
-    if (!rc && t->rank && p->ranks > 1) {
-        struct tu_piece *q = &c->piece[c->pieces - 1];
-        q->whole = t->dim;
-        q->box = tui_slab(c, at, dim, NULL, t->rank, err);
-        q->boxes = 1;
-        rc = q->box ? tui_shard_meta(c, &c->file[rank].list[q->index], at, t->dim, err)
-                    : TU_ENOMEM;
-    }
-    return rc;
-}
-
 static int add_atom(struct planner *p, uint32_t atom, struct tu_err *err)
 {
     struct tu_ckpt *c = p->c;
@@ -71,8 +32,11 @@ static int add_atom(struct planner *p, uint32_t atom, struct tu_err *err)
                                       name + strlen(r->state) + 7, r->state)
                     : tu_arena_printf(c->arena, err, "%s%s", p->model, name);
     int rc = full ? 0 : TU_ENOMEM;
-    for (uint32_t k = 0; k < p->ranks && !rc; k++)
-        rc = add_chunk(p, k, full, atom, err);
+    for (uint32_t k = 0; k < p->ranks && !rc; k++) {
+        uint64_t at[TU_RANK_MAX];
+        bool yes;
+        rc = tui_add_rows(c, k, p->ranks, full, atom, &yes, at, err);
+    }
     return rc;
 }
 
@@ -90,7 +54,9 @@ static int add_steps(struct planner *p, struct tu_err *err)
         char *full =
             tu_arena_printf(c->arena, err, "%sstate.%s.step", p->optim,
                             c->from->atom[a].tensor.name + strlen("optim.exp_avg."));
-        rc = full ? add_chunk(p, 0, full, step, err) : TU_ENOMEM;
+        uint64_t at[TU_RANK_MAX];
+        bool yes;
+        rc = full ? tui_add_rows(c, 0, 1, full, step, &yes, at, err) : TU_ENOMEM;
     }
     return rc;
 }

@@ -231,7 +231,11 @@ static int add_tensor(struct tu_ckpt *c, uint32_t f, uint32_t index,
     struct tu_named named;
     const char *state = NULL, *base;
     bool yes = false;
-    int rc = tui_region_to_piece(c, t, &p, err);
+    int rc = n->locate ? n->locate(c, f, &p.tensor, n->ctx, err) : 0;
+    if (!rc) {
+        struct tu_tensor located = p.tensor;
+        rc = tui_region_to_piece(c, &located, &p, err);
+    }
     if (n->prefix)
         p.tensor.name += strlen(n->prefix);
     if (!rc)

@@ -117,7 +117,7 @@ END
 }
 
 @test "distributed checkpoints of torch hold what its processes held" {
-    for d in "$DATA"/dcp/*/; do
+    for d in "$DATA"/dcp/*/; do # hf_dp2: by HuggingFaceStorageWriter
         d=${d%/}
         holds "$d.oracle" "$d"
     done
@@ -132,6 +132,18 @@ END
     shard-ckpt convert --to dcp:ranks=2 "$ZERO/llama_z3_dp4" d
     shard-ckpt convert --to zero:stage=3,dp=4 d z
     run -0 shard-ckpt diff "$ZERO/llama_z3_dp4" z
+}
+
+@test "shards of torch's Hugging Face writer" {
+    shard-ckpt convert --to dcp_hf:ranks=3 "$DATA/hf/llama" o
+    run -0 shard-ckpt diff "$DATA/hf/llama" o
+    rm o/shard-00002-*
+    run -3 shard-ckpt ls o
+    assert_output --partial 'elements are in its files'
+    cp -r "$DATA/dcp/hf_dp2" h
+    sed -i 's/saved_offsets/saved_0ffsets/' h/shard-00002-*
+    run -3 shard-ckpt ls h
+    assert_output --partial 'DCP_SHARDING_INFO has no'
 }
 
 @test "a distributed checkpoint without its end, or with a damaged chunk, is refused" {

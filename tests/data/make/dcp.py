@@ -25,6 +25,7 @@ VARIANTS = {
     "hsdp_2x2": (4, (2, 2), "plain"),
     "fsdp1_dp2": (2, (2,), "fsdp1"),
     "tp2_dp2": (4, (2, 2), "tp"),
+    "hf_dp2": (2, (2,), "hf"),
 }
 
 
@@ -91,6 +92,14 @@ def rank_main(rank, name, port):
     sharded = get_state_dict(model, opt)
     full = get_state_dict(model, opt, options=StateDictOptions(full_state_dict=True, cpu_offload=True))
     root = os.path.join(OUT, name)
+    if how == "hf":
+        from torch.distributed.checkpoint.hf_storage import HuggingFaceStorageWriter
+        os.makedirs(root, exist_ok=True)
+        dcp.save(sharded[0], storage_writer=HuggingFaceStorageWriter(root, save_distributed=True))
+        if rank == 0:
+            torch_oracle(root + ".oracle", dict(full[0]))
+        dist.barrier()
+        return dist.destroy_process_group()
     dcp.save({"model": sharded[0], "optim": sharded[1], "step": 3}, checkpoint_id=root)
     if rank == 0:
         rows = dict(full[0])
