@@ -40,7 +40,7 @@ static int run(struct tu_ctx *ctx, int argc, char **argv)
         return tu_usage(ctx, "no schedule is called '%s'; --list=schedules names them",
                         opt.schedule.name);
     if (pipe_cost.cap && !row->caps)
-        return tu_usage(ctx, "gen: %s does not look for a schedule: --memory-cap is not for it",
+        return tu_usage(ctx, "gen: %s does not look for a schedule: no --memory-cap",
                         row->name);
     if (!opt.p || !opt.m)
         return tu_usage(ctx, "gen: -p and -m are needed, each at least 1");

@@ -4,12 +4,16 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
+#include "common/opt_type.h"
 #include "pipe-sched/place.h"
 
-struct place_options place_opt = {.effort = 20000,
-                                  .clients = 8,
-                                  .batches = 1000,
-                                  .rebalance = UINT64_C(300000000000)};
+#define DEFAULTS                                                                         \
+    {                                                                                    \
+        .effort = 20000, .clients = 8, .batches = 1000,                                  \
+        .rebalance = UINT64_C(300000000000),                                             \
+    }
+static const struct place_options defaults = DEFAULTS;
+struct place_options place_opt = DEFAULTS;
 
 static const struct place_method *const methods[] = {
     &place_tasklets, &place_nics, &place_uneven, &place_experts, &place_swarm,
@@ -233,12 +237,35 @@ static int tasklets(struct tu_ctx *ctx, const char *path, struct tu_err *err)
     return rc;
 }
 
+static const char *const tasklets_options[] = {"dp", "pp", "dp-bytes", "pp-bytes",
+                                               "groups", "effort", NULL};
+
 const struct place_method place_tasklets = {
-    "tasklets", "devices of an uneven network onto stages (DT-FM)", tasklets};
+    "tasklets", "devices of an uneven network onto stages (DT-FM)", tasklets,
+    tasklets_options};
+
+/* The first option that was given but says nothing to this method. */
+static const char *stray(const struct place_method *m)
+{
+    for (const struct tu_opt *o = options + 1; o->name; o++) {
+        size_t at = (size_t)((const char *)o->dest - (const char *)&place_opt), k = 0;
+        if (!memcmp(o->dest, (const char *)&defaults + at, tu_opt_row(o)->size))
+            continue;
+        while (m->option[k] && strcmp(m->option[k], o->name))
+            k++;
+        if (!m->option[k])
+            return o->name;
+    }
+    return NULL;
+}
 
 static int run(struct tu_ctx *ctx, int argc, char **argv)
 {
     struct tu_err err;
+    const char *name = stray(methods[place_opt.method]);
+    if (name)
+        return tu_usage(ctx, "place: --%s is not for --method %s", name,
+                        method_names[place_opt.method]);
     int rc = methods[place_opt.method]->run(ctx, argc ? argv[0] : "-", &err);
     return rc ? tu_error(ctx, &err) : ctx->status;
 }

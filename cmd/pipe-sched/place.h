@@ -19,6 +19,7 @@ extern struct place_options place_opt;
 struct place_method {
     const char *name, *help;
     int (*run)(struct tu_ctx *ctx, const char *path, struct tu_err *err);
+    const char *const *option; /* those it reads, NULL-ended */
 };
 extern const struct place_method place_tasklets, place_nics, place_uneven, place_experts,
     place_swarm;

@@ -102,5 +102,7 @@ static int run(struct tu_ctx *ctx, const char *path, struct tu_err *err)
     return rc;
 }
 
+static const char *const experts_options[] = {"devices", NULL};
+
 const struct place_method place_experts = {
-    "experts", "experts where their tokens come from (ExFlow)", run};
+    "experts", "experts where their tokens come from (ExFlow)", run, experts_options};

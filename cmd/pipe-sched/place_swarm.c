@@ -110,5 +110,8 @@ static int run(struct tu_ctx *ctx, const char *path, struct tu_err *err)
     return rc;
 }
 
+static const char *const swarm_options[] = {"clients", "microbatches", "transfer",
+                                            "rebalance", "move", "life", "repair", NULL};
+
 const struct place_method place_swarm = {
-    "swarm", "peers that come and go, simulated (SWARM)", run};
+    "swarm", "peers that come and go, simulated (SWARM)", run, swarm_options};

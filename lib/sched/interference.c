@@ -27,16 +27,17 @@ static int line_of(struct tu_interference *x, const char *line, struct tu_err *e
     double share, speed;
     struct tu_curve *c;
     if (sscanf(line, " %15[a-z] , %lf , %lf %c", name, &share, &speed, &rest) != 3)
-        return tu_fail(err, TU_EFORMAT, "'%.40s': compute or network,SHARE,SPEED is expected",
-                       line);
-    c = !strcmp(name, "compute") ? &x->compute : !strcmp(name, "network") ? &x->network : NULL;
+        return tu_fail(err, TU_EFORMAT, "'%.40s': compute or network,SHARE,SPEED is expected", line);
+    c = !strcmp(name, "compute")   ? &x->compute
+        : !strcmp(name, "network") ? &x->network
+                                   : NULL;
     if (!c)
         return tu_fail(err, TU_EFORMAT, "'%s': neither compute nor network", name);
     double low = c->n ? c->share[c->n - 1] : 0, slow = c->n ? c->speed[c->n - 1] : 0;
     if (!(share > low && share < 1) || !(speed > 0 && speed >= slow && speed <= 1))
         return tu_fail(err, TU_EFORMAT,
-                       "%s,%g,%g: shares rise between 0 and 1, and speeds do not fall", name,
-                       share, speed);
+                       "%s,%g,%g: shares rise between 0 and 1, and speeds do not fall",
+                       name, share, speed);
     if (c->n == TU_CURVE_MAX)
         return tu_fail(err, TU_EFORMAT, "more than %d rows of %s", TU_CURVE_MAX, name);
     c->share[c->n] = share;

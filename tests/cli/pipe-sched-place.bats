@@ -54,3 +54,10 @@ load helper
 @test "swarm: a run that never ends is stopped" {
     printf '0,1\n1,1\n' | { run -3 timeout 60 pipe-sched place --method swarm --rebalance 1ns; assert_line --partial '0 of 1000 micro-batches are done'; }
 }
+
+@test "place: an option of another method is refused" {
+    printf 'a,ib,1\nb,ib,1\n' >lines
+    run -2 pipe-sched place --method nics --layers 8 --dp 1 --clients 3 lines
+    assert_output --partial -- '--clients is not for --method nics'
+    run -0 pipe-sched place --method nics --layers 8 --dp 1 lines
+}
