@@ -44,6 +44,9 @@ TU_MUST int kv_tp(const char *text, uint64_t *size, int64_t *rank, struct tu_err
 TU_MUST int kv_choose_tokens(struct tu_kv *kv, const char *method, uint64_t kept,
                              uint64_t **keep, struct tu_err *err);
 
+/* The prompts of a store, a row each. */
+TU_MUST int kv_stat_store(struct tu_ctx *ctx, const char *dir, struct tu_err *err);
+
 /* The options of block names. */
 struct kv_naming {
     const char *hash, *seed, *salt, *lora, *extra;

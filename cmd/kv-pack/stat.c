@@ -10,6 +10,7 @@
 static struct {
     bool layers, shared, why;
     uint64_t block;
+    const char *dir;
     struct tu_spec from;
 } opt = {.block = 16};
 
@@ -22,6 +23,8 @@ static const struct tu_opt options[] = {
      &opt.shared, NULL, 0},
     {0, "why-miss", NULL, "of two: the first token and the first field that differ",
      TU_OPT_FLAG, &opt.why, NULL, 0},
+    {'d', "dir", "DIR", "a store: its prompts, and what they share", TU_OPT_FILE_IN, &opt.dir,
+     NULL, 0},
     {'b', "block", "N", "tokens of a block, for what is shared; default: 16", TU_OPT_U64,
      &opt.block, NULL, 0},
     {0},
@@ -260,6 +263,11 @@ static int run(struct tu_ctx *ctx, int argc, char **argv)
     struct tu_err err;
     struct tu_kv_set set = {0};
     int rc = opt.block ? 0 : tu_fail(&err, TU_EUSAGE, "--block 0");
+    if (!rc && opt.dir)
+        return argc || opt.layers || opt.shared || opt.why
+                   ? tu_usage(ctx, "stat: --dir is for itself")
+               : kv_stat_store(ctx, opt.dir, &err) ? tu_error(ctx, &err)
+                                                   : TU_STATUS_YES;
     for (int i = 0; !rc && i < (argc ? argc : 1); i++)
         rc = kv_any(ctx, argc ? argv[i] : "-", opt.from.name ? &opt.from : NULL, &set, &err);
     int status = TU_STATUS_YES;

@@ -151,6 +151,7 @@ complete -c kv-pack -n '__fish_seen_subcommand_from stat' -l from -x -d 'whose f
 complete -c kv-pack -n '__fish_seen_subcommand_from stat' -l layers -d 'each record: range of values, outlier channels'
 complete -c kv-pack -n '__fish_seen_subcommand_from stat' -l shared -d 'each pair: how much of their beginning is the same'
 complete -c kv-pack -n '__fish_seen_subcommand_from stat' -l why-miss -d 'of two: the first token and the first field that differ'
+complete -c kv-pack -n '__fish_seen_subcommand_from stat' -s d -l dir -r -F -d 'a store: its prompts, and what they share'
 complete -c kv-pack -n '__fish_seen_subcommand_from stat' -s b -l block -x -d 'tokens of a block, for what is shared; default: 16'
 complete -c kv-pack -n '__fish_seen_subcommand_from stat' -s h -l help -d 'show this help'
 complete -c kv-pack -n '__fish_seen_subcommand_from stat' -s V -l version -d 'show the version and what was built in'

@@ -98,8 +98,9 @@ static int parse_object(const struct field *f, struct object *o)
     struct field g;
     bool bad;
     *o = (struct object){0};
-    while (next(&m, &g, &bad))
-        *(g.number == 1 ? &o->offset : g.number == 2 ? &o->key : &o->data) = g.value;
+    while (next(&m, &g, &bad)) /* later versions have more than these three */
+        if (g.number <= 3 && !g.p)
+            *(g.number == 1 ? &o->offset : g.number == 2 ? &o->key : &o->data) = g.value;
     return bad;
 }
 

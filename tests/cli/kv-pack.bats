@@ -340,6 +340,22 @@ PY
     kv-pack fetch -d store --weights w1 ids | tns-diff - c.tns
 }
 
+@test "the prompts of a store, and what they share" {
+    cache a.tns 40
+    cache b.tns 1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,99,98,97,96,95,94,93,92
+    cache c.tns 40 1
+    kv-pack spill -d store -b 8 a.tns b.tns
+    run -0 kv-pack stat -d store --json
+    [ "$(grep -c '"tokens":40,"blocks":5,.*"shared_tokens":16,"shared_blocks":2' <<<"$output")" = 1 ]
+    [ "$(grep -c '"tokens":24,"blocks":3,.*"shared_tokens":16,"shared_blocks":2' <<<"$output")" = 1 ]
+    kv-pack spill -d store -b 8 c.tns # another model's prompt shares nothing
+    kv-pack stat -d store --json >all
+    [ "$(grep -c '"tokens":40,"blocks":5,.*"shared_tokens":0,"shared_blocks":0' all)" = 1 ]
+    [ "$(grep -c '"last_block"' all)" = 3 ]
+    run -2 kv-pack stat -d store a.tns
+    run -4 kv-pack stat -d nothing
+}
+
 @test "a damaged block is no block; orphans go" {
     cache a.tns 32
     kv-pack spill -d store -b 8 a.tns
