@@ -77,6 +77,14 @@ int kv_choose_tokens(struct tu_kv *kv, const char *method, uint64_t kept, uint64
     float *k = NULL, *attn = NULL;
     uint64_t cols = 0, queries = 0, T = kv->tokens;
     *keep = NULL;
+    for (uint64_t l = 0; l < kv->info.layers; l++) {
+        size_t i = kv->layer[l].k;
+        if (i != TU_KV_NONE && kv->tensor[i].dim[0] != T)
+            return tu_fail(err, TU_EUNSUP,
+                           "'%s' has a window's last tokens alone: the same ones cannot be "
+                           "left out everywhere",
+                           kv->tensor[i].name);
+    }
     int rc = tu_spec_parse(&spec, method, err);
     if (rc)
         return rc;

@@ -148,15 +148,36 @@ static size_t holder(const struct job *j, uint64_t local, uint64_t head, uint64_
     return (size_t)(head * (j->ranks / j->heads));
 }
 
-/* The rows of the result: tokens and heads that it takes. *n elements. */
+/* Of a layer with a window there are the last tokens alone, and of those a part is left
+ * out at the beginning. */
+static int rows_of(const struct job *j, const struct tui_side *s, uint64_t *first, uint64_t *end,
+                   struct tu_err *err)
+{
+    uint64_t all = tui_rows_tokens(&j->rank[0], j->seq), before = all - tu_min(all, s->tokens);
+    if (before && strcmp(j->layout->name, "nhd") != 0)
+        return tu_fail(err, TU_EUNSUP, "the last %" PRIu64 " of %" PRIu64
+                                       " tokens do not go into layout '%s'",
+                       s->tokens, all, j->layout->name);
+    if (before && j->tok1 != all)
+        return tu_fail(err, TU_EUNSUP, "the last %" PRIu64 " of %" PRIu64
+                                       " tokens: a part must end with them",
+                       s->tokens, all);
+    *first = tu_max(j->tok0, before) - before;
+    *end = tu_min(j->tok1 - before, s->tokens);
+    return 0;
+}
+
+/* The rows of the result: tokens and heads that it takes. */
 static int gather(struct job *j, uint64_t layer, enum tu_kv_side side, struct tui_side *s,
                   void **out, uint64_t *tokens, struct tu_err *err)
 {
     tui_rows_side(&j->rank[0], j->seq, layer, side, s);
-    uint64_t skip = j->tok0, end = tu_min(j->tok1, s->tokens);
+    uint64_t skip = 0, end = 0;
     uint64_t heads = s->latent ? 1 : j->head1 - j->head0, elem, local = s->heads;
+    int rc = rows_of(j, s, &skip, &end, err);
     *tokens = end > skip ? end - skip : 0;
-    int rc = tui_row_bytes(s->dtype, s->dim, s->dim, &elem, err); /* bytes of a head */
+    if (!rc)
+        rc = tui_row_bytes(s->dtype, s->dim, s->dim, &elem, err); /* bytes of a head */
     size_t row = rc ? 0 : (size_t)(heads * elem), got = (size_t)(local * elem);
     *out = rc ? NULL : tu_alloc((size_t)*tokens, row, err);
     void *part = *out ? tu_alloc((size_t)*tokens, got, err) : NULL;

@@ -74,6 +74,13 @@ END
     [[ $stderr == *'pattern=N'* ]]
     kv-pack convert -d f32 w.tns | kv-pack convert -d f16 | kv-pack unpack --to llama:pattern=4 |
         cmp - "$data/llama_window.state"
+    kv-pack convert --tokens 10-21 w.tns -o part.tns
+    tns-cat -s kv.0.k part.tns | tns-diff - <(tns-cat -s kv.0.k w.tns) # the last four, as before
+    kv-pack convert --tokens 19-21 w.tns | tns-ls | grep -q '2x2x64.*kv.0.v'
+    run -3 kv-pack convert --tokens 0-20 w.tns
+    assert_output --partial 'a part must end with them'
+    run -3 kv-pack convert --layout vllm -b 16 w.tns
+    run -3 kv-pack compress --keep knorm --keep-tokens 3 w.tns
     kv-pack pack --from llama:heads=2 "$data/llama_hybrid.state" -o h.tns
     kv-pack unpack --to llama h.tns | cmp - "$data/llama_hybrid.state"
     # what is left of it is not the recurrent state of those tokens
