@@ -119,6 +119,11 @@ void tui_params_release(struct tui_params *p);
 /* Folders (zero_files.c) ----------------------------------------------------------------
  */
 
+/* A file with one layer of a pipeline or one expert of a layer. */
+#define TUI_NO_EXPERT UINT32_MAX
+struct tui_zero_part {
+    uint32_t layer, expert, tp, file;
+};
 /* The files of a tag's folder: of model-parallel rank m and data-parallel rank d. */
 struct tui_zero {
     const char *folder; /* absolute or as given */
@@ -130,6 +135,8 @@ struct tui_zero {
         settings; /* of universal: the file of the optimizer's settings, or UINT32_MAX */
     uint32_t *model; /* [mp] numbers of files; [mp*dp] where partitioned */
     uint32_t *optim; /* [mp*dp]; UINT32_MAX: there is none */
+    struct tui_zero_part *part; /* [parts] in the order of layers, experts, ranks */
+    size_t parts;
     const struct tu_pnode *info; /* universal_checkpoint_info; NULL: none */
     struct tui_ucp *ucp;
 };

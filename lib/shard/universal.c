@@ -100,7 +100,7 @@ static int add_state(struct zero_reader *r, const struct zero_param *q,
     rc = whole_piece(r, q, &p, err);
     if (!rc)
         rc = fit(r, &p, index, err);
-    if (!rc && r->z.partitioned &&
+    if (!rc && (r->z.partitioned || r->bare) &&
         !strcmp(state, "fp32")) /* the weight is its rounding */
         rc = add_piece(r, p, q->name, NULL, r->weight_dtype, err);
     return rc ? rc : add_piece(r, p, q->name, state, s->tensor[index].dtype, err);
@@ -168,7 +168,9 @@ int tui_universal_states(struct zero_reader *r, const struct tu_shard_opts *o,
             struct zero_group group = {0};
             rc = tui_zero_group(r, mp, g, NULL, &group, err);
             for (size_t i = 0; i < group.n && !rc; i++)
-                rc = add_param(r, &group.param[i], o, job, err);
+                rc = tui_zero_earlier(r, mp, group.param[i].name) /* tied */
+                         ? 0
+                         : add_param(r, &group.param[i], o, job, err);
         }
     return rc;
 }

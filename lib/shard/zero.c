@@ -126,10 +126,9 @@ static uint64_t elements(const struct zero_reader *r, uint32_t f, size_t index)
     return t->bytes / tu_dtype_find(t->dtype)->block_bytes;
 }
 
-/* Add a piece of a parameter: a run of it, or all (flat.yes false). */
-static int add(struct zero_reader *r, uint32_t f, size_t index,
-               const struct zero_param *q, const char *state, uint32_t dtype, uint32_t mp,
-               struct tu_flat flat, struct tu_err *err)
+int tui_zero_add(struct zero_reader *r, uint32_t f, size_t index,
+                 const struct zero_param *q, const char *state, uint32_t dtype,
+                 uint32_t mp, struct tu_flat flat, struct tu_err *err)
 {
     struct tu_ckpt *c = r->c;
     const struct tu_source *s = c->file[f].source;
@@ -151,7 +150,8 @@ static int add(struct zero_reader *r, uint32_t f, size_t index,
         rc = tui_cut_piece(c, &cut, p.tensor.dim, &p, err);
     if (!rc && c->canonical)
         rc = tu_map_match(c->canonical, q->name, 0, 0, &named, &yes, err);
-    p.replica = cut.kind == TUI_CUT_WHOLE && p.at.tp > 0;
+    p.replica = (cut.kind == TUI_CUT_WHOLE && p.at.tp > 0) ||
+                (p.at.pp && tui_zero_earlier(r, mp, q->name)); /* tied */
     if (rc || (yes && named.transform & TU_MAP_DROP))
         return rc;
     rc = yes ? tui_piece_fuse(c, &p, &named, state, dtype, err)
@@ -171,11 +171,11 @@ static struct tu_flat overlap(const struct zero_param *p, uint64_t lo, uint64_t 
 
 /* Elements of one rank's partition: the one size with which all ranks' fp32 vectors, cut
  * behind the last parameter or not, are as long as they are. */
-static int partition_size(const struct zero_reader *r, uint32_t mp,
+static int partition_size(const struct zero_reader *r, uint32_t mp, uint32_t ranks,
                           const uint64_t *length, const struct zero_group *g,
                           size_t number, uint64_t *out, struct tu_err *err)
 {
-    uint64_t dp = r->z.dp, sum = 0;
+    uint64_t dp = ranks, sum = 0;
     uint64_t guess[] = {tu_ceil_div(g->numel, 2 * dp) * 2, tu_ceil_div(g->numel, dp),
                         length[0]};
     for (int k = 0; k < 3; k++) {
@@ -274,7 +274,7 @@ static int add_states(struct zero_reader *r, uint32_t f, const struct tu_pnode *
         if (t == SIZE_MAX || state->item[i]->kind != TU_P_TEXT ||
             r->c->file[f].source->tensor[t].rank != 1 || elements(r, f, t) < least)
             continue;
-        rc = add(r, f, t, p, state->item[i]->text, r->c->file[f].source->tensor[t].dtype,
+        rc = tui_zero_add(r, f, t, p, state->item[i]->text, r->c->file[f].source->tensor[t].dtype,
                  mp, run, err);
     }
     return rc;
@@ -294,10 +294,37 @@ const struct tu_pnode *tui_zero_optim_of(const struct zero_reader *r, uint32_t f
     return tu_pnode_get(tui_file_root(r->c, f), "optimizer_state_dict");
 }
 
-static int flat_group(struct zero_reader *r, uint32_t mp, size_t g, struct tu_err *err)
+/* One rank's partition of a group: from element lo of its vector. */
+static int flat_partition(struct zero_reader *r, uint32_t mp, uint32_t f, size_t g,
+                          const struct zero_group *group, uint64_t lo, uint64_t part,
+                          uint32_t set, struct tu_err *err)
 {
-    uint32_t *file = &r->z.optim[mp * r->z.dp], dp = r->z.dp;
-    uint64_t *length = tu_calloc(dp, sizeof *length, err), part = 0;
+    const struct tu_pnode *o = tui_zero_optim_of(r, f);
+    const struct tu_pnode *state = group_state(tu_pnode_get(o, "base_optimizer_state"), g);
+    size_t fp32 = tensor_number(
+        r, f, tui_item(tu_pnode_get(o, "single_partition_of_fp32_groups"), g));
+    uint64_t hi = tu_max(lo, tu_min(lo + part, group->numel));
+    int rc = 0;
+    for (size_t i = 0; i < group->n && !rc; i++) {
+        struct zero_param q = group->param[i];
+        struct tu_flat run = overlap(&q, lo, hi);
+        rc = agrees(r, f, g, &q, run, err);
+        if (!rc)
+            rc = tui_zero_expert_name(r, group, q.name, set, &q.name, err);
+        if (!rc && run.n)
+            rc = tui_zero_add(r, f, fp32, &q, "fp32", TU_F32, mp, run, err);
+        if (!rc && run.n)
+            rc = add_states(r, f, state, &q, hi - lo, run, mp, err);
+    }
+    return rc ? rc : tui_zero_step(r, f, tu_pnode_get(state, "step"), err);
+}
+
+/* A group of stage 1 and 2, cut over the ranks set, set + sets, … */
+static int flat_set(struct zero_reader *r, uint32_t mp, size_t g, uint32_t set,
+                    uint32_t sets, struct tu_err *err)
+{
+    uint32_t *file = &r->z.optim[mp * r->z.dp], ranks = r->z.dp / sets;
+    uint64_t *length = tu_calloc(ranks, sizeof *length, err), part = 0;
     struct zero_group group;
     int rc = length ? tui_zero_group(r, mp, g,
                                      tui_item(tu_pnode_get(tui_zero_optim_of(r, file[0]),
@@ -305,40 +332,33 @@ static int flat_group(struct zero_reader *r, uint32_t mp, size_t g, struct tu_er
                                               g),
                                      &group, err)
                     : TU_ENOMEM;
-    for (uint32_t d = 0; d < dp && !rc; d++) {
-        size_t t = tensor_number(r, file[d],
-                                 tui_item(tu_pnode_get(tui_zero_optim_of(r, file[d]),
+    for (uint32_t k = 0; k < ranks && !rc; k++) {
+        uint32_t f = file[set + k * sets];
+        size_t t = tensor_number(r, f,
+                                 tui_item(tu_pnode_get(tui_zero_optim_of(r, f),
                                                        "single_partition_of_fp32_groups"),
                                           g));
         if (t == SIZE_MAX)
-            rc =
-                tu_fail(err, TU_EFORMAT, "%.150s: no single_partition_of_fp32_groups.%zu",
-                        r->c->file[file[d]].path, g);
+            rc = tu_fail(err, TU_EFORMAT, "%.150s: no single_partition_of_fp32_groups.%zu",
+                         r->c->file[f].path, g);
         else
-            length[d] = elements(r, file[d], t);
+            length[k] = elements(r, f, t);
     }
     if (!rc)
-        rc = partition_size(r, mp, length, &group, g, &part, err);
-    for (uint32_t d = 0; d < dp && !rc; d++) {
-        const struct tu_pnode *o = tui_zero_optim_of(r, file[d]);
-        const struct tu_pnode *state =
-            group_state(tu_pnode_get(o, "base_optimizer_state"), g);
-        size_t fp32 = tensor_number(
-            r, file[d], tui_item(tu_pnode_get(o, "single_partition_of_fp32_groups"), g));
-        uint64_t lo = d * part, hi = tu_min(lo + part, group.numel);
-        for (size_t i = 0; i < group.n && !rc; i++) {
-            struct tu_flat run = overlap(&group.param[i], lo, tu_max(lo, hi));
-            rc = agrees(r, file[d], g, &group.param[i], run, err);
-            if (!rc && run.n)
-                rc = add(r, file[d], fp32, &group.param[i], "fp32", TU_F32, mp, run, err);
-            if (!rc && run.n)
-                rc =
-                    add_states(r, file[d], state, &group.param[i], hi - lo, run, mp, err);
-        }
-        if (!rc)
-            rc = tui_zero_step(r, file[d], tu_pnode_get(state, "step"), err);
-    }
+        rc = partition_size(r, mp, ranks, length, &group, g, &part, err);
+    for (uint32_t k = 0; k < ranks && !rc; k++)
+        rc = flat_partition(r, mp, file[set + k * sets], g, &group, k * part, part, set,
+                            err);
     tu_free(length);
+    return rc;
+}
+
+static int flat_group(struct zero_reader *r, uint32_t mp, size_t g, struct tu_err *err)
+{
+    uint32_t sets = tui_zero_expert_ranks(r, mp, g);
+    int rc = 0;
+    for (uint32_t s = 0; s < sets && !rc; s++)
+        rc = flat_set(r, mp, g, s, sets, err);
     return rc;
 }
 
@@ -351,8 +371,8 @@ static int add_partition(struct zero_reader *r, uint32_t f, size_t fp32,
     int rc = 0;
     if (!run.n)
         return 0;
-    if ((rc = add(r, f, fp32, p, NULL, r->weight_dtype, mp, run, err)) ||
-        (rc = add(r, f, fp32, p, "fp32", TU_F32, mp, run, err)))
+    if ((rc = tui_zero_add(r, f, fp32, p, NULL, r->weight_dtype, mp, run, err)) ||
+        (rc = tui_zero_add(r, f, fp32, p, "fp32", TU_F32, mp, run, err)))
         return rc;
     return add_states(r, f, state, p, least, run, mp, err);
 }
@@ -422,7 +442,7 @@ static int frozen_pieces(struct zero_reader *r, uint32_t mp, uint32_t d,
         uint64_t part = tu_ceil_div(p.numel, (uint64_t)r->z.dp);
         uint64_t lo = tu_min(d * part, p.numel), hi = tu_min(lo + part, p.numel);
         if (!rc)
-            rc = add(r, f, t, &p, NULL, r->c->file[f].source->tensor[t].dtype, mp,
+            rc = tui_zero_add(r, f, t, &p, NULL, r->c->file[f].source->tensor[t].dtype, mp,
                      (struct tu_flat){true, lo, hi - lo, 0}, err);
     }
     return rc;
@@ -463,6 +483,8 @@ static int module_pieces(struct zero_reader *r, uint32_t mp, struct tu_err *err)
     const struct tu_pnode *module = tu_pnode_get(root, "module"),
                           *shared = tu_pnode_get(root, "shared_params");
     int rc = 0;
+    if ((r->z.parts || r->bare) && module && module->kind == TU_P_NONE)
+        return 0; /* a pipeline: it is in files of its layers */
     if (!module || module->kind != TU_P_DICT)
         return tu_fail(err, TU_EFORMAT, "%.150s: no state dictionary under 'module'",
                        s->path);
@@ -481,7 +503,7 @@ static int module_pieces(struct zero_reader *r, uint32_t mp, struct tu_err *err)
         }
         rc = module_dims(r, mp, &s->tensor[t], &p, err);
         if (!rc)
-            rc = add(r, f, t, &p, NULL, s->tensor[t].dtype, mp, (struct tu_flat){0}, err);
+            rc = tui_zero_add(r, f, t, &p, NULL, s->tensor[t].dtype, mp, (struct tu_flat){0}, err);
     }
     return rc;
 }
@@ -491,7 +513,7 @@ static int read_ranks(struct zero_reader *r, struct tu_err *err)
 {
     size_t groups = tui_zero_groups(r);
     bool states = r->z.optim[0] != UINT32_MAX;
-    int rc = 0;
+    int rc = tui_zero_parts(r, err);
     for (uint32_t mp = 0; mp < r->z.mp && !rc; mp++) {
         rc = module_pieces(r, mp, err);
         for (uint32_t d = 0; d < r->z.dp && r->z.partitioned && !rc; d++)
@@ -524,6 +546,22 @@ static int fit_family(struct tu_ckpt *c, const struct tu_pnode *module,
     return rc;
 }
 
+/* ds_to_universal does not copy the files of a pipeline's layers: weights are the master
+ * copies in the dtype that the configuration trains in. */
+static void find_bare(struct zero_reader *r)
+{
+    const struct tu_pnode *root = tui_file_root(r->c, r->z.model[0]),
+                          *module = tu_pnode_get(root, "module"),
+                          *config = tu_pnode_get(root, "ds_config");
+    const struct tu_pnode *fp16 = tu_pnode_get(tu_pnode_get(config, "fp16"), "enabled"),
+                          *bf16 = tu_pnode_get(tu_pnode_get(config, "bf16"), "enabled");
+    r->bare = r->z.universal && !r->z.parts && module && module->kind == TU_P_NONE;
+    if (r->bare)
+        r->weight_dtype = bf16 && bf16->integer   ? TU_BF16
+                          : fp16 && fp16->integer ? TU_F16
+                                                  : TU_F32;
+}
+
 int tui_zero_read(struct zero_reader *r, const struct tu_spec *spec,
                   const struct tu_shard_opts *o, const struct tu_job *job,
                   struct tu_err *err)
@@ -532,6 +570,7 @@ int tui_zero_read(struct zero_reader *r, const struct tu_spec *spec,
     int rc = tui_zero_files(c, spec, o, job, &r->z, err);
     if (!rc) {
         c->tp = r->z.tp;
+        find_bare(r);
         const struct tu_pnode *root = tui_file_root(c, r->z.model[0]);
         r->z.info = tu_pnode_get(root, "universal_checkpoint_info");
         rc = tui_ucp_info(c, spec, &r->z.info, err);
@@ -546,6 +585,8 @@ int tui_zero_read(struct zero_reader *r, const struct tu_spec *spec,
         rc = fit_family(c, tu_pnode_get(tui_file_root(c, r->z.model[0]), "module"), err);
     if (!rc)
         rc = read_ranks(r, err);
+    if (!rc)
+        rc = tui_zero_complete(r, err);
     if (!rc && r->z.universal)
         rc = tui_universal_states(r, o, job, err);
     if (!rc)

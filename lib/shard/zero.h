@@ -13,6 +13,7 @@ struct zero_reader {
     struct tu_ckpt *c;
     struct tui_zero z;
     uint32_t weight_dtype; /* of the model, where weights are only in partitions */
+    bool bare; /* universal, of a pipeline: no weights but the master copies */
 };
 /* Item i of a LIST or TUPLE, NULL where there is none. */
 const struct tu_pnode *tui_item(const struct tu_pnode *v, size_t i);
@@ -40,6 +41,22 @@ struct zero_group {
 int tui_zero_group(struct zero_reader *r, uint32_t mp, size_t g,
                    const struct tu_pnode *pads, struct zero_group *out,
                    struct tu_err *err);
+/* Add a piece of a parameter: a run of it, or all (flat.yes false). */
+int tui_zero_add(struct zero_reader *r, uint32_t f, size_t index,
+                 const struct zero_param *q, const char *state, uint32_t dtype,
+                 uint32_t mp, struct tu_flat flat, struct tu_err *err);
+/* Files of layers and experts (zero_parts.c). */
+int tui_zero_parts(struct zero_reader *r, struct tu_err *err);
+/* With such files: every parameter of the groups has a weight. */
+int tui_zero_complete(struct zero_reader *r, struct tu_err *err);
+/* Has a stage before that of mp the parameter too? */
+bool tui_zero_earlier(const struct zero_reader *r, uint32_t mp, const char *name);
+/* Into how many sets of experts the ranks are divided for group g; 1: they share all. */
+uint32_t tui_zero_expert_ranks(const struct zero_reader *r, uint32_t mp, size_t g);
+/* The name among all experts of one that `rank` of those sets numbers for itself. */
+int tui_zero_expert_name(struct zero_reader *r, const struct zero_group *g,
+                         const char *name, uint32_t rank, const char **out,
+                         struct tu_err *err);
 int tui_zero_step(struct zero_reader *r, uint32_t f, const struct tu_pnode *v,
                   struct tu_err *err);
 /* States as DeepSpeed's universal form has them (universal.c). */

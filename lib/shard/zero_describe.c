@@ -64,6 +64,30 @@ static const struct tu_pnode *settings_of(const struct tu_pnode *all, size_t g)
     return tui_item(all, g);
 }
 
+/* The names of group g: of all stages, and of all ranks' experts. */
+static int append_names(struct zero_reader *r, size_t g, json_t *names,
+                        struct tu_err *err)
+{
+    int rc = 0;
+    for (uint32_t mp = 0; mp < r->z.mp && !rc; mp += r->z.tp) {
+        struct zero_group group;
+        uint32_t sets = r->z.optim[0] == UINT32_MAX || r->z.partitioned
+                            ? 1
+                            : tui_zero_expert_ranks(r, mp, g);
+        rc = tui_zero_group(r, mp, g, NULL, &group, err);
+        for (uint32_t s = 0; s < sets && !rc; s++)
+            for (size_t i = 0; i < group.n && !rc; i++) {
+                const char *name = NULL;
+                if (!tui_zero_earlier(r, mp, group.param[i].name))
+                    rc = tui_zero_expert_name(r, &group, group.param[i].name, s, &name,
+                                              err);
+                if (!rc && name)
+                    rc = append_name(names, name, err);
+            }
+    }
+    return rc;
+}
+
 /* Settings of each group, and the names in it in their order. */
 static int describe_groups(struct zero_reader *r, json_t *groups, struct tu_err *err)
 {
@@ -75,8 +99,6 @@ static int describe_groups(struct zero_reader *r, json_t *groups, struct tu_err 
     const struct tu_pnode *settings = tu_pnode_get(base, "param_groups");
     int rc = 0;
     for (size_t g = 0; g < tui_zero_groups(r) && !rc; g++) {
-        const struct tu_pnode *shapes =
-            tui_item(tu_pnode_get(tui_file_root(r->c, r->z.model[0]), "param_shapes"), g);
         json_t *names = NULL;
         const struct tu_pnode *own = settings_of(settings, g);
         if (g && own && own == settings_of(settings, g - 1)) /* a sub-group */
@@ -84,9 +106,8 @@ static int describe_groups(struct zero_reader *r, json_t *groups, struct tu_err 
                 json_array_get(groups, json_array_size(groups) - 1), "params"));
         else
             rc = append_group(groups, own, &names, err);
-        for (size_t i = 0; !rc && shapes && i + 1 < shapes->n; i += 2)
-            if (shapes->item[i]->kind == TU_P_TEXT)
-                rc = append_name(names, shapes->item[i]->text, err);
+        if (!rc)
+            rc = append_names(r, g, names, err);
         json_decref(names);
     }
     return rc;

@@ -2,7 +2,8 @@
 /* zero_files.c: the files of a DeepSpeed checkpoint, by their ranks.
  *
  * mp_rank_MM_model_states.pt (stage 0 to 2), zero_pp_rank_D_mp_rank_MM_model_states.pt
- * (stage 3), [bf16_|fp16_]zero_pp_rank_D_mp_rank_MM_optim_states.pt; D and MM have any
+ * (stage 3), layer_L[-model_T]-model_states.pt of a pipeline,
+ * layer_L_expert_E_mp_rank_MM_model_states.pt, [bf16_|fp16_]zero_pp_rank_D_mp_rank_MM_optim_states.pt; D and MM have any
  * number of digits. Source: DeepSpeed deepspeed/runtime/engine.py. */
 
 #include <dirent.h>
@@ -15,8 +16,8 @@
 
 /* A file name taken apart. */
 struct name {
-    enum { OTHER, MODEL, PARTITION, OPTIM, LAYER } kind;
-    uint32_t dp, mp;
+    enum { OTHER, MODEL, PARTITION, OPTIM, PART } kind;
+    uint32_t dp, mp, layer, expert;
 };
 
 static bool number(const char **p, uint32_t *out)
@@ -38,12 +39,34 @@ static bool skip(const char **p, const char *text)
     return yes;
 }
 
+/* layer_03-model_states.pt, layer_03-model_01-model_states.pt,
+ * layer_0_expert_2_mp_rank_00_model_states.pt, and that without the layer. */
+static struct name parse_part(const char *p)
+{
+    struct name n = {.kind = PART, .expert = TUI_NO_EXPERT};
+    bool layer = skip(&p, "layer_");
+    if (layer && !number(&p, &n.layer))
+        return (struct name){OTHER, 0, 0, 0, 0};
+    if (!layer || *p == '_') {
+        (void)skip(&p, "_");
+        if (!skip(&p, "expert_") || !number(&p, &n.expert) || !skip(&p, "_mp_rank_") ||
+            !number(&p, &n.mp) || strcmp(p, "_model_states.pt"))
+            n.kind = OTHER;
+        return n;
+    }
+    if (skip(&p, "-model_") && *p != 's' && (!number(&p, &n.mp) || !skip(&p, "-model_")))
+        n.kind = OTHER;
+    if (strcmp(p, "states.pt"))
+        n.kind = OTHER;
+    return n;
+}
+
 static struct name parse(const char *text)
 {
-    struct name n = {OTHER, 0, 0};
+    struct name n = {OTHER, 0, 0, 0, 0};
     const char *p = text;
-    if (skip(&p, "layer_"))
-        return (struct name){LAYER, 0, 0};
+    if (!strncmp(p, "layer_", 6) || !strncmp(p, "expert_", 7))
+        return parse_part(text);
     if (!skip(&p, "bf16_"))
         (void)skip(&p, "fp16_");
     bool zero = skip(&p, "zero_pp_rank_") && number(&p, &n.dp) && skip(&p, "_");
@@ -101,18 +124,15 @@ static int measure(struct dirent **list, int n, const char *folder, struct tui_z
 {
     for (int i = 0; i < n; i++) {
         struct name f = parse(list[i]->d_name);
-        if (f.kind == LAYER)
-            return tu_fail(
-                err, TU_EUNSUP,
-                "%.150s: '%.60s': pipeline modules and experts in files of their "
-                "own are not read: convert with ds_to_universal first",
-                folder, list[i]->d_name);
+        z->parts += f.kind == PART;
+        if (f.kind == PART)
+            continue;
         z->mp = tu_max(z->mp, f.mp + 1);
         z->dp = f.kind == MODEL ? z->dp : tu_max(z->dp, f.dp + 1);
         z->partitioned |= f.kind == PARTITION;
     }
     z->dp = tu_max(z->dp, 1);
-    if (n <= 0 || (uint64_t)z->mp * z->dp > 1u << 20)
+    if (n <= 0 || !z->mp || (uint64_t)z->mp * z->dp > 1u << 20)
         return tu_fail(err, TU_EINCOMPLETE, "%.200s: no *_model_states.pt of DeepSpeed",
                        folder);
     return 0;
@@ -133,6 +153,17 @@ static int open_one(struct tu_ckpt *c, const struct tui_zero *z, const char *nam
     return rc;
 }
 
+static int by_place(const void *a, const void *b)
+{
+    const struct tui_zero_part *x = a, *y = b;
+    const uint32_t k[][2] = {
+        {x->layer, y->layer}, {x->expert, y->expert}, {x->tp, y->tp}};
+    for (int i = 0; i < 3; i++)
+        if (k[i][0] != k[i][1])
+            return k[i][0] < k[i][1] ? -1 : 1;
+    return 0;
+}
+
 static int open_all(struct tu_ckpt *c, struct dirent **list, int n,
                     const struct tu_shard_opts *o, const struct tu_job *job,
                     struct tui_zero *z, struct tu_err *err)
@@ -141,23 +172,29 @@ static int open_all(struct tu_ckpt *c, struct dirent **list, int n,
     int rc = 0;
     z->model = tu_arena_alloc(c->arena, models, sizeof *z->model, err);
     z->optim = tu_arena_alloc(c->arena, grid, sizeof *z->optim, err);
-    if (!z->model || !z->optim)
+    z->part = tu_arena_alloc(c->arena, z->parts + 1, sizeof *z->part, err);
+    z->parts = 0;
+    if (!z->model || !z->optim || !z->part)
         return TU_ENOMEM;
     memset(z->model, 0xff, models * sizeof *z->model);
     memset(z->optim, 0xff, grid * sizeof *z->optim);
     for (int i = 0; i < n && !rc; i++) {
         struct name f = parse(list[i]->d_name);
-        uint32_t *to = f.kind == OPTIM       ? &z->optim[f.mp * z->dp + f.dp]
+        if (f.kind == PART)
+            z->part[z->parts++] = (struct tui_zero_part){f.layer, f.expert, f.mp, 0};
+        uint32_t *to = f.kind == PART        ? &z->part[z->parts - 1].file
+                       : f.kind == OPTIM       ? &z->optim[f.mp * z->dp + f.dp]
                        : f.kind == PARTITION ? &z->model[f.mp * z->dp + f.dp]
                        : !z->partitioned     ? &z->model[f.mp]
                                              : NULL;
-        if (to && *to != UINT32_MAX)
+        if (to && *to != UINT32_MAX && f.kind != PART)
             rc = tu_fail(err, TU_EINCOMPLETE, "%.120s: '%.60s' is there twice", z->folder,
                          list[i]->d_name);
         else if (to)
             rc = open_one(c, z, list[i]->d_name, (struct tu_coord){.tp = f.mp}, o, job,
                           to, err);
     }
+    qsort(z->part, z->parts, sizeof *z->part, by_place);
     return rc;
 }
 

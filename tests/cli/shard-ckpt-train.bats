@@ -19,6 +19,22 @@ holds() {
     done
 }
 
+@test "layers of a pipeline and experts in files of their own" {
+    # read: by the oracles above; the tied embedding is in two stages
+    run -0 shard-ckpt diff "$ZERO/pipe_pp2_dp2" "$ZERO/pipe_pp2_dp2.universal"
+    shard-ckpt convert --to zero:stage=2,dp=3 "$ZERO/pipe_pp2_dp2" p
+    run -0 shard-ckpt diff "$ZERO/pipe_pp2_dp2" p
+    for to in zero:stage=3,dp=3 universal dcp:ranks=2; do # experts of two ranks, each cut over two
+        rm -rf m
+        shard-ckpt convert --to $to "$ZERO/moe_z1_ep2_dp4" m
+        run -0 shard-ckpt diff "$ZERO/moe_z1_ep2_dp4" m
+    done
+    cp -r "$ZERO/pipe_pp2_dp2" q
+    rm q/global_step3/layer_03-model_states.pt
+    run -3 shard-ckpt ls q
+    assert_output --partial "no layer_* file has '3.weight', which was trained"
+}
+
 @test "the number of steps is one scalar" {
     run -0 bash -c "shard-ckpt cat --include 'optim.step' '$ZERO/toy_z1_dp2' | tns-ls -"
     assert_output --partial optim.step

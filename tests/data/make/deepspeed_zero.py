@@ -13,6 +13,7 @@ DeepSpeed's own `safe_get_full_*`; it is not read from the files.  Names of the 
 `ds_to_universal` then makes NAME.universal of each that it can convert.
 """
 import os
+import re
 import shutil
 import socket
 import subprocess
@@ -39,11 +40,14 @@ VARIANTS = {
     "llama_z3_dp4": ("llama", 3, 4, "bf16", {}),
     "tp2_z1_dp2": ("tp", 1, 4, "bf16", {"tp": 2}),
     "tp2_z2_dp1": ("tp", 2, 2, "bf16", {"tp": 2}),
+    "pipe_pp2_dp2": ("pipe", 1, 4, "bf16", {}),         # layer files, an embedding tied to the head
+    "moe_z1_ep2_dp4": ("moe", 1, 4, "bf16", {}),        # expert files: two experts on each of two ranks, twice
+    "moe_z2_ep2_dp2": ("moe", 2, 2, "bf16", {}),
 }
 
 
 # The converter's output is kept for these.
-UNIVERSAL = ("toy_z1_dp2", "toy_z3_dp2", "tp2_z1_dp2")
+UNIVERSAL = ("pipe_pp2_dp2", "toy_z1_dp2", "toy_z3_dp2", "tp2_z1_dp2")
 
 
 class Toy(nn.Module):
@@ -71,6 +75,36 @@ class Three(nn.Module):
 
     def forward(self, ids):
         return (ids[..., None] % 3 == torch.arange(3)) * self.a
+
+
+class Tied(nn.Embedding):
+    def __init__(self):
+        super().__init__(11, 7)
+
+
+def pipe():
+    from deepspeed.pipe import LayerSpec, PipelineModule, TiedLayerSpec
+
+    def loss(out, labels):
+        return nn.functional.cross_entropy(out.float().flatten(0, 1), labels.flatten())
+    return PipelineModule(
+        [TiedLayerSpec("word", Tied), LayerSpec(nn.Linear, 7, 13), torch.tanh, LayerSpec(nn.LayerNorm, 13),
+         LayerSpec(nn.Linear, 13, 7),
+         TiedLayerSpec("word", Tied, forward_fn=lambda m, x: x @ m.weight.t())],
+        num_stages=2, loss_fn=loss, partition_method="uniform")
+
+
+class Moe(nn.Module):
+    def __init__(self):
+        super().__init__()
+        from deepspeed.moe.layer import MoE
+        self.emb = nn.Embedding(11, 8)
+        self.moe = MoE(8, nn.Sequential(nn.Linear(8, 6), nn.ReLU(), nn.Linear(6, 8)), num_experts=4, ep_size=2, k=1,
+                       drop_tokens=False)
+        self.last = nn.Linear(8, 11, bias=False)
+
+    def forward(self, ids):
+        return self.last(self.moe(self.emb(ids))[0])
 
 
 def llama():
@@ -209,16 +243,24 @@ def rank_main(rank, name, port):
     torch.manual_seed(1)
     tp = more.get("tp", 1)
     mpu = Mpu(tp) if tp > 1 else None
-    model = {"toy": Toy, "three": Three, "llama": llama, "tp": lambda: Tp(tp, rank % tp)}[kind]()
+    model = {"toy": Toy, "three": Three, "llama": llama, "pipe": pipe, "moe": Moe, "tp": lambda: Tp(tp, rank % tp)}[kind]()
     if kind == "llama" and rank == 0:
         model.config.save_pretrained(os.path.join(OUT, name))
     if kind == "tp":
         model.universal_checkpoint_info = lambda: None
     groups = groups_of(model)
+    if kind == "moe":
+        from deepspeed.moe.utils import split_params_into_different_moe_groups_for_optimizer
+        groups = split_params_into_different_moe_groups_for_optimizer(
+            [dict(g, name="group%d" % i) for i, g in enumerate(groups)])
     opt = torch.optim.AdamW(groups, lr=1e-2, betas=(0.9, 0.95), eps=1e-8)
     engine, *_ = deepspeed.initialize(model=model, optimizer=opt, config=config(stage, dtype), mpu=mpu)
     data = torch.Generator().manual_seed(100 + (rank // tp))
     for _ in range(3):
+        if kind == "pipe":
+            ids = torch.randint(0, 11, (1, 6), generator=data)
+            engine.train_batch(iter([(ids, ids % 11)]))
+            continue
         ids = torch.randint(0, 11, (1, 6), generator=data)
         out = engine(ids)
         out = out if isinstance(out, torch.Tensor) else out.logits
@@ -230,6 +272,13 @@ def rank_main(rank, name, port):
     if kind == "tp":
         state["universal_checkpoint_info"] = TP_INFO
     engine.save_checkpoint(os.path.join(OUT, name), client_state=state)
+    if kind in ("pipe", "moe"):
+        parts = [None] * world
+        torch.distributed.all_gather_object(parts, rows)
+        if kind == "moe":   # its experts are numbers 2 r and 2 r + 1
+            parts = [{re.sub(r"(deepspeed_experts\.)(\d+)", lambda m: m[1] + str(2 * (r % 2) + int(m[2])), k): t
+                      for k, t in part.items()} for r, part in enumerate(parts)]
+        rows = {k: t for part in parts for k, t in part.items()}
     if kind != "tp" and rank == 0:
         torch_oracle(os.path.join(OUT, name + ".oracle"), rows)
     if kind == "tp" and rank < tp:
@@ -295,7 +344,7 @@ def main(names):
         try:
             torch.multiprocessing.spawn(rank_main, (name, port), nprocs=VARIANTS[name][2])
             clean(name)
-            if name in UNIVERSAL or names:
+            if name in UNIVERSAL or names and not name.startswith("moe"):    # of experts it makes none
                 universal(name)
         except Exception as e:
             print(name, "FAILED", str(e)[-3000:], file=sys.stderr)
