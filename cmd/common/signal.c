@@ -4,7 +4,7 @@
  * Temporary files live in a fixed table, because a handler may call neither malloc nor
  * a lock. SIGPIPE is ignored while we run, so that a closed pipe is an error of write
  * and output files are cleaned up; the process then ends as it would have by the
- * signal. */
+ * signal. SIGXFSZ is ignored too: a limit on the size of files is an error of write. */
 #include <limits.h>
 #include <pthread.h>
 #include <signal.h>
@@ -69,6 +69,7 @@ void tu_signals_begin(void)
             sigaction(ends[i], &act, NULL);
     pipe_was_default = !sigaction(SIGPIPE, NULL, &old) && old.sa_handler != SIG_IGN;
     signal(SIGPIPE, SIG_IGN);
+    signal(SIGXFSZ, SIG_IGN);
 }
 
 int tu_pipe_status(void)

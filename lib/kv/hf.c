@@ -31,6 +31,8 @@ struct hf {
     uint64_t batch; /* which of the batch */
     size_t held;    /* record that `hold` is, by tokens */
     void *hold;
+    size_t ids; /* the record that is the caller's, TU_KV_NONE if the file has its own */
+    int32_t *id;
 };
 
 /* Which layer and side a name is; false if none. */
@@ -86,6 +88,10 @@ static int hf_read(struct tu_kv *kv, size_t i, uint64_t off, void *buf, size_t n
                    struct tu_err *err)
 {
     struct hf *h = (struct hf *)kv;
+    if (i == h->ids) {
+        memcpy(buf, (char *)h->id + off, n);
+        return 0;
+    }
     if (kv->tensor[i].rank == 1)
         return tu_source_read(h->source, h->from[i], off, buf, n, err);
     int rc = load_turned(h, i, err);
@@ -97,7 +103,7 @@ static int hf_read(struct tu_kv *kv, size_t i, uint64_t off, void *buf, size_t n
 static int hf_verify(struct tu_kv *kv, size_t i, struct tu_err *err)
 {
     struct hf *h = (struct hf *)kv;
-    return tu_source_verify(h->source, h->from[i], NULL, err);
+    return i == h->ids ? 0 : tu_source_verify(h->source, h->from[i], NULL, err);
 }
 
 static void hf_close(struct tu_kv *kv)
@@ -156,6 +162,22 @@ static int add_all(struct hf *h, struct tu_err *err)
     return rc;
 }
 
+/* The ids that the caller has, where the file has none. */
+static int add_ids(struct hf *h, const struct tu_kv_hint *hint, struct tu_err *err)
+{
+    bool has = !hint->ids;
+    for (size_t i = 0; i < h->base.n; i++)
+        has = has || !strcmp(h->base.tensor[i].name, "kv.tokens");
+    if (has)
+        return 0;
+    h->ids = h->base.n;
+    h->id = tu_arena_alloc(h->base.arena, (size_t)hint->n_ids + 1, sizeof *h->id, err);
+    if (!h->id)
+        return TU_ENOMEM;
+    memcpy(h->id, hint->ids, (size_t)hint->n_ids * sizeof *h->id);
+    return tu_kv_add(&h->base, "kv.tokens", TU_I32, &hint->n_ids, 1, NULL, err);
+}
+
 static int open_hf(struct tu_kv **out, const char *const *path, size_t n,
                    const struct tu_kv_hint *hint, const struct tu_job *job,
                    struct tu_err *err)
@@ -165,12 +187,14 @@ static int open_hf(struct tu_kv **out, const char *const *path, size_t n,
     (void)n;
     if (!h)
         return TU_ENOMEM;
-    h->held = TU_KV_NONE;
+    h->held = h->ids = TU_KV_NONE;
     int rc = hint->spec ? tu_spec_u64(hint->spec, "batch", 0, &h->batch, err) : 0;
     if (!rc)
         rc = tu_source_open(&h->source, path[0], NULL, &how, job, err);
     if (!rc)
         rc = add_all(h, err);
+    if (!rc)
+        rc = add_ids(h, hint, err);
     if (!rc)
         rc = tui_kv_known(&h->base, hint, err);
     if (!rc)

@@ -110,7 +110,10 @@ int tu_kv_place(struct tu_kv_place *out, const struct tu_kv_layout *l,
     const char *order = side == TU_KV_K ? l->k : l->v;
     *out = (struct tu_kv_place){.of = *g, .x = 1, .elements = 1};
     if (!g->elem || !g->heads || !g->dim || !g->block || !g->layers)
-        return tu_fail(err, TU_EUSAGE, "layout '%s': a size is 0", l->name);
+        return tu_fail(err, TU_EUSAGE,
+                       "layout '%s': %" PRIu64 " layers, %" PRIu64 " heads, %" PRIu64
+                       " columns, %" PRIu64 " tokens: none may be 0",
+                       l->name, g->layers, g->heads, g->dim, g->block);
     if (strchr(order, 'x')) {
         out->x = g->elem > 16 ? 1 : 16 / g->elem;
         if (g->dim % out->x)

@@ -104,6 +104,20 @@ static int add_all(struct tui_pieces *p, const struct described *d, struct tu_er
     return rc;
 }
 
+/* The ids that the caller has for an array of tokens. */
+static int add_ids(struct tui_pieces *p, const struct described *d, const struct tu_kv_hint *hint,
+                   struct tu_err *err)
+{
+    if (!hint->ids)
+        return 0;
+    if (tu_kv_layout_has(d->layout, 'p'))
+        return tu_fail(err, TU_EUSAGE, "raw: pages have no tokens of their own (--tokens)");
+    if (hint->n_ids != d->tokens)
+        return tu_fail(err, TU_EUSAGE, "raw: %" PRIu64 " token ids for tokens=%" PRIu64,
+                       hint->n_ids, d->tokens);
+    return tui_pieces_ints(p, "kv.tokens", hint->ids, hint->n_ids, err);
+}
+
 static int open_raw(struct tu_kv **out, const char *const *path, size_t n,
                     const struct tu_kv_hint *hint, const struct tu_job *job,
                     struct tu_err *err)
@@ -118,6 +132,8 @@ static int open_raw(struct tu_kv **out, const char *const *path, size_t n,
     if (rc)
         return rc;
     rc = tui_pieces_file(p, path[0], err);
+    if (!rc)
+        rc = add_ids(p, &d, hint, err);
     if (!rc)
         rc = add_all(p, &d, err);
     struct tu_kv_info *i = &p->base.info;

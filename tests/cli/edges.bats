@@ -131,3 +131,11 @@ missing_() {
     [ $got -ge 1 ] && [ $got -le 4 ] && grep -q "^$1: " err
 }
 @test "an operand that is no file is refused" { each missing_; }
+
+@test "a limit on the size of files is an error of write, and leaves nothing" {
+    tns-gen w --shape 256x256 -o in.tns
+    mkdir out
+    run -4 --separate-stderr bash -c 'ulimit -f 20; tns-cat in.tns -o out/x.tns'
+    [[ $stderr == *'File too large'* ]]
+    [ -z "$(ls -A out)" ]
+}

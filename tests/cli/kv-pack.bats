@@ -248,6 +248,9 @@ END
         kv-pack unpack --to hf:as=$to a.tns -o "c.$to"
         kv-pack pack --from hf --model m "c.$to" -o b.tns
         tns-cat -x kv.tokens a.tns | tns-diff - b.tns
+        seq 1 12 >ids
+        kv-pack pack --from hf --tokens ids "c.$to" | tns-diff - a.tns
+        run -3 kv-pack pack --from hf --tokens <(seq 1 11) "c.$to"
     done
 }
 
@@ -261,6 +264,11 @@ END
     run -3 kv-pack pack --from raw:layout=vllm,layers=2,heads=2,dim=16,dtype=f16,block=4,blocks=4 dump
     run -3 kv-pack pack --from raw:layout=vllm,layers=1,heads=2,dim=16,dtype=f16,block=4,blocks=3 dump
     run -2 kv-pack pack --from raw:layers=2 dump
+    kv-pack unpack --to raw a.tns -o rows
+    raw=raw:layers=2,heads=2,dim=16,dtype=f16,tokens=12
+    kv-pack pack --from "$raw" --tokens <(seq 1 12) rows | tns-diff - a.tns
+    run -2 kv-pack pack --from "$raw" --tokens <(seq 1 11) rows
+    assert_output --partial '11 token ids for tokens=12'
 }
 
 @test "tables that lie are refused with the entry" {
