@@ -4,7 +4,7 @@
 
 static const struct tu_cmd *const subs[] = {
     &quantize_encode, &quantize_decode,  &quantize_repack, &quantize_sparsify, &quantize_plan,
-    &quantize_measure, &quantize_search, &quantize_imatrix, NULL,
+    &quantize_measure, &quantize_search, &quantize_rotate,  &quantize_imatrix,  NULL,
 };
 
 static const struct tu_cmd command = {

@@ -11,7 +11,7 @@
 #include "common/main.h"
 
 extern const struct tu_cmd quantize_encode, quantize_decode, quantize_repack, quantize_sparsify,
-    quantize_plan, quantize_measure, quantize_search, quantize_imatrix;
+    quantize_plan, quantize_measure, quantize_search, quantize_rotate, quantize_imatrix;
 extern const struct tu_listing quantize_listings[];
 
 struct calib;

@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* quantize sparsify: of every M consecutive weights the N that count most stay, the others
- * become 0. What stores the rest compactly is a codec: quantize sparsify | quantize -t nm.
+ * become 0. What stores the rest compactly is a codec (quantize sparsify | quantize -t nm),
+ * or blocks just as many as there are.
  *
  * Rows pass in windows; SparseGPT holds a matrix and its Hessian. */
 #include <inttypes.h>
 #include <string.h>
+#include "quantize/blocks.h"
 #include "quantize/calib.h"
 #include "quantize/coded.h"
 #include "quantize/target.h"
@@ -17,8 +19,9 @@ static const char *const axes[] = {"rows", "columns", NULL};
 static struct {
     const char *keep;
     int score, axis;
-    uint64_t n, m;
-} opt = {.keep = "2:4"};
+    uint64_t n, m; /* m 0: nothing is set to zero */
+    struct blocks blocks;
+} opt;
 
 struct run {
     struct tu_ctx *ctx;
@@ -30,13 +33,18 @@ struct run {
 
 static const struct tu_column columns[] = {
     {"score", "SCORE", TU_COL_TEXT, 0}, {"zeros", "ZEROS", TU_COL_REAL, 0},
-    {"shape", "SHAPE", TU_COL_SHAPE, 0}, {"name", "NAME", TU_COL_NAME, 0}, {0},
+    {"shape", "SHAPE", TU_COL_SHAPE, 0}, {"blocks", NULL, TU_COL_U64, 0},
+    {"fill_before", NULL, TU_COL_REAL, 0}, {"fill", NULL, TU_COL_REAL, 0},
+    {"name", "NAME", TU_COL_NAME, 0}, {0},
 };
 
 static int parse_keep(struct tu_err *err)
 {
-    const char *colon = strchr(opt.keep, ':');
+    opt.keep = opt.keep || opt.blocks.size ? opt.keep : "2:4";
+    const char *colon = opt.keep ? strchr(opt.keep, ':') : NULL;
     char n[24];
+    if (!opt.keep)
+        return 0;
     if (!colon || colon - opt.keep >= (int)sizeof n)
         return tu_fail(err, TU_EUSAGE, "--keep '%.40s': N:M, as 2:4", opt.keep);
     snprintf(n, sizeof n, "%.*s", (int)(colon - opt.keep), opt.keep);
@@ -72,8 +80,9 @@ static int matrix_init(struct matrix *a, const struct tu_tensor *t, size_t input
     if (rc)
         return rc;
     a->rows = a->cols ? n / a->cols : 0;
-    a->step = opt.score == SPARSEGPT ? a->rows
-                                     : tu_max(1, (UINT64_C(1) << 20) / tu_max(a->cols, 1));
+    a->step = opt.score == SPARSEGPT || opt.blocks.size
+                  ? a->rows
+                  : tu_max(1, (UINT64_C(1) << 20) / tu_max(a->cols, 1));
     if (opt.axis && opt.m)
         a->step = tu_max(a->step / opt.m, 1) * opt.m;
     size_t most = (size_t)(tu_min(a->step, a->rows) * a->cols);
@@ -95,7 +104,10 @@ static int matrix_init(struct matrix *a, const struct tu_tensor *t, size_t input
 static int prune(struct run *r, struct matrix *a, size_t input, uint64_t rows,
                  struct tu_err *err)
 {
-    const unsigned n = (unsigned)tu_min(opt.n, UINT32_MAX), m = (unsigned)tu_min(opt.m, UINT32_MAX);
+    const unsigned n = (unsigned)tu_min(opt.n, UINT32_MAX);
+    const unsigned m = (unsigned)tu_min(opt.m, UINT32_MAX);
+    if (!opt.keep)
+        return 0;
     if (opt.score == SPARSEGPT) {
         struct tu_calib sums;
         struct tu_gptq g = {0};
@@ -126,9 +138,9 @@ static int each_window(struct run *r, struct matrix *a, size_t input, struct tu_
             rc = prune(r, a, input, rows, err);
         for (size_t i = 0; !rc && i < n; i++)
             r->zeros += a->x[i] == 0;
-        if (!rc)
-            rc = tu_cast(t->dtype, a->raw, TU_F32, a->x, n, err);
-        if (!rc)
+        if (!rc && opt.blocks.size)
+            rc = blocks_put(&opt.blocks, &r->target, t, a->x, r->ctx, err);
+        else if (!rc && !(rc = tu_cast(t->dtype, a->raw, TU_F32, a->x, n, err)))
             rc = target_write(&r->target, a->raw, n * wide, err);
         r->elements += n;
     }
@@ -152,7 +164,7 @@ static int sparsify_plain(struct run *r, struct tu_err *err)
     }
     uint64_t zeros = r->zeros, elements = r->elements;
     rc = matrix_init(&a, t, input, err);
-    if (!rc)
+    if (!rc && !opt.blocks.size)
         rc = target_record(&r->target, t->name, t->dtype, t->dim, t->rank, t->meta, err);
     if (!rc)
         rc = each_window(r, &a, input, err);
@@ -167,6 +179,9 @@ static int sparsify_plain(struct run *r, struct tu_err *err)
                            {.f = (double)(r->zeros - zeros) /
                                  (double)tu_max(r->elements - elements, 1)},
                            {.dim = t->dim, .rank = t->rank},
+                           {.none = !opt.blocks.size, .u = opt.blocks.kept},
+                           {.none = !opt.blocks.size, .f = opt.blocks.before},
+                           {.none = !opt.blocks.size, .f = opt.blocks.fill},
                            {.s = t->name}});
     r->tensors++;
     return 0;
@@ -191,6 +206,8 @@ static int sparsify_input(struct run *r, const char *path, struct tu_err *err)
     while (!rc && what != ITEM_DONE && (rc = input_next(&r->in, &what, err)) == 0) {
         if (what == ITEM_TENSOR)
             rc = sparsify_tensor(r, err);
+        else if (what == ITEM_META && opt.blocks.size && !strcmp(r->in.topic, "contents"))
+            continue; /* how many blocks there will be is not known */
         else if (what == ITEM_META)
             rc = target_meta(&r->target, r->in.topic, r->in.json, r->in.json_len, err);
         else if (what == ITEM_OTHER)
@@ -211,6 +228,11 @@ static int run(struct tu_ctx *ctx, int argc, char **argv)
     struct run r = {.ctx = ctx, .target.work = -1};
     struct tu_err err;
     int rc = parse_keep(&err);
+    if (!rc && opt.blocks.cluster && !opt.blocks.size)
+        rc = tu_fail(&err, TU_EUSAGE, "--cluster goes with --blocks");
+    if (!rc && opt.score != MAGNITUDE && !opt.keep)
+        rc = tu_fail(&err, TU_EUSAGE, "score '%s' decides what --keep keeps: give both",
+                     scores[opt.score]);
     if (!rc && opt.score != MAGNITUDE && !choosing.calib_path)
         rc = tu_fail(&err, TU_EUSAGE, "score '%s' looks at inputs: give --calib",
                      scores[opt.score]);
@@ -236,12 +258,16 @@ static int run(struct tu_ctx *ctx, int argc, char **argv)
 }
 
 static const struct tu_opt options[] = {
-    {0, "keep", "N:M", "N of every M consecutive weights; default: 2:4", TU_OPT_STRING,
-     &opt.keep, NULL, 0},
+    {0, "keep", "N:M", "N of every M consecutive weights; default: 2:4, all with --blocks",
+     TU_OPT_STRING, &opt.keep, NULL, 0},
     {0, "score", NULL, "what a weight counts: its size, with its inputs, SparseGPT's",
      TU_OPT_CHOICE, &opt.score, scores, 0},
     {0, "axis", NULL, "direction of the M: along rows, or along columns for the backward pass",
      TU_OPT_CHOICE, &opt.axis, axes, 0},
+    {0, "blocks", "SIZE", "write the square blocks that are not zero (codec bsr)", TU_OPT_U64,
+     &opt.blocks.size, NULL, 0},
+    {0, "cluster", NULL, "with --blocks: permute rows where that needs fewer", TU_OPT_FLAG,
+     &opt.blocks.cluster, NULL, 0},
     {0, "calib", "FILE", "inputs of the layers: X.input for X.weight", TU_OPT_FILE_IN,
      &choosing.calib_path, NULL, 0},
     TARGET_OPTIONS,

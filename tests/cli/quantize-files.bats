@@ -243,3 +243,43 @@ END
     # sides of codes that stay are not taken for weights
     quantize -t q4_k -r 'w=keep' m | cmp m -
 }
+
+@test "sparsify --blocks: as many blocks as there are, rows brought together, nothing lost" {
+    tns-gen w:dtype=bf16 --shape 64,64 | quantize sparsify --keep 1:16 >sparse.tns
+    quantize sparsify --blocks 4 --report plain sparse.tns >a
+    quantize sparsify --blocks 4 --cluster --report better sparse.tns >b
+    for f in a b; do quantize decode $f | tns-diff sparse.tns -; tns-check $f; done
+    number() { grep -o "\"$1\":[0-9.]*" "$2" | cut -d: -f2; }
+    [ "$(tns-ls a | awk '/ w$/ { print $2 }')" = "$(number blocks plain)x4x4" ]
+    awk -v a="$(number fill_before better)" -v b="$(number fill better)" -v c="$(number fill plain)" \
+        'BEGIN { exit !(a == c && b >= a && a > 0) }'
+    [ "$(number blocks better)" -le "$(number blocks plain)" ]
+    run -2 bash -c "quantize sparsify --cluster sparse.tns >x"
+    run -2 bash -c "quantize sparsify --blocks 4 --score wanda sparse.tns >x"
+}
+
+@test "rotate: rows and back, a model's norms into its readers, what cannot be" {
+    tns-gen a --shape 4,48 >a.tns
+    quantize rotate --of rows --random --seed 3 a.tns >r.tns
+    run ! tns-diff -q a.tns r.tns
+    quantize rotate --of rows --random --seed 3 --back r.tns | tns-diff --atol 1e-6 a.tns -
+    # Outliers spread: four bits lose less.
+    tns-gen o:dist=outlier --shape 64,256 >o.tns
+    rmse() { quantize measure --json -t int4 "$1" | grep -o '"rmse":[^,]*' | head -1 | cut -d: -f2; }
+    quantize rotate --of rows o.tns >t.tns
+    awk -v a="$(rmse o.tns)" -v b="$(rmse t.tns)" 'BEGIN { exit !(b < a / 2) }'
+    quantize rotate "$ROOT/tests/data/hf/llama" -o out/
+    test -f out/config.json
+    tns-cat -s 'model.norm.weight' out/model.safetensors | tns-cat --rename '.*=n' |
+        tns-diff - <(tns-gen n:dtype=bf16,dist=constant --value 1 --shape 32)
+    run -2 quantize rotate "$ROOT/tests/data/hf/llama_tied" -o x/
+    assert_output --partial "the head is the embedding"
+    run -2 quantize rotate "$ROOT/tests/data/hf/gpt2" -o x/
+    assert_output --partial "of no family whose norms"
+    run -2 bash -c "tns-import $ROOT/tests/data/hf/llama | quantize rotate >x"
+    assert_output --partial "give a file, not a pipe"
+    run -2 bash -c "tns-gen a --shape 4,7 | quantize rotate --of rows >x"
+    assert_output --partial "rotation of 7 columns"
+    run -2 bash -c "quantize -t q8_0 o.tns | quantize rotate --of rows >x"
+    assert_output --partial "decode first"
+}

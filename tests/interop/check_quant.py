@@ -278,6 +278,26 @@ def folder():
         raise AssertionError("logits differ by %g" % float((logits - want).abs().max()))
 
 
+def logits(folder):
+    from transformers import AutoModelForCausalLM
+    with torch.no_grad():
+        return AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)(torch.tensor([[1, 5, 9, 20]])).logits
+
+
+@check("transformers: a rotated model gives the same logits", "llama", "mistral", "qwen2", "qwen3", "mixtral", "mixtral_fused",
+       "qwen2_moe")
+def rotated(*models):
+    for name in models:
+        for args in ((), ("--random", "--of", "hidden"), ("--random", "--of", "heads")):
+            out = temp("rotated")
+            shutil.rmtree(out, ignore_errors=True)
+            command("quantize", "rotate", "-d", "f32", *args, data("hf/" + name), "-o", out + "/")
+            want, got = logits(data("hf/" + name)), logits(out)
+            if float((got - want).abs().max()) > 1e-4 * float(want.abs().max()):
+                raise AssertionError("%s %s: logits differ by %g of %g" % (name, args, float((got - want).abs().max()),
+                                                                           float(want.abs().max())))
+
+
 def llama_cpp(name):
     path = os.path.join(os.environ.get("LLAMA_CPP_BIN", ""), name)
     if not os.environ.get("LLAMA_CPP_BIN") or not os.path.exists(path):
