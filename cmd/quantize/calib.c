@@ -11,7 +11,7 @@ static const struct {
     [METHOD_NEAREST] = {"nearest", "each value to the nearest code", {NULL}},
     [METHOD_GPTQ] = {"gptq", "each column's error made up for by those to come",
                      {"order", "fixed", "damping", "block", NULL}},
-    [METHOD_AWQ] = {"awq", "columns scaled by what their inputs weigh, 1/s into the norm before",
+    [METHOD_AWQ] = {"awq", "columns scaled by what their inputs weigh, 1/s into what is before",
                     {NULL}},
     [METHOD_SMOOTH] = {"smooth", "SmoothQuant: columns scaled by inputs and weights",
                        {"alpha", NULL}},

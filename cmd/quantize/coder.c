@@ -177,8 +177,9 @@ static int gptq(struct coder *c, struct task *t, size_t input, struct tu_err *er
     return rc;
 }
 
-/* Elements times the scale of their column; codes of that, or the tensor itself. */
-static int scaled(struct coder *c, struct task *t, const float *scale, struct tu_err *err)
+/* Elements times the scales of their row and column; codes of that, or the tensor itself. */
+static int scaled(struct coder *c, struct task *t, const struct fold_scales *scale,
+                  struct tu_err *err)
 {
     const struct tu_tensor *x = &c->in->tensor;
     void *side[TU_CODING_SIDES] = {NULL};
@@ -186,7 +187,7 @@ static int scaled(struct coder *c, struct task *t, const float *scale, struct tu
     float *w = NULL;
     int rc = coder_load(c->in, &w, &n, err);
     for (uint64_t i = 0; !rc && i < n; i++)
-        w[i] *= scale[i % cols];
+        w[i] *= (scale->row ? scale->row[i / cols] : 1) * (scale->col ? scale->col[i % cols] : 1);
     uint32_t dtype = t->cast ? t->cast : x->dtype;
     uint64_t bytes = t->codec ? t->coding.code.bytes : 0;
     if (!rc && !t->codec)
@@ -216,14 +217,14 @@ static int scaled(struct coder *c, struct task *t, const float *scale, struct tu
 int coder_run(struct coder *c, struct task *t, uint64_t *replaced, struct tu_err *err)
 {
     const struct tu_tensor *x = &c->in->tensor;
-    const float *scale = NULL;
+    struct fold_scales scale = {NULL, NULL};
     size_t input = SIZE_MAX;
     *replaced = 0;
-    int rc = c->fold ? fold_scales(c->fold, x, &scale, err) : 0;
+    int rc = c->fold ? fold_find(c->fold, x, &scale, err) : 0;
     if (rc)
         return rc;
-    if (scale)
-        return scaled(c, t, scale, err);
+    if (scale.row || scale.col)
+        return scaled(c, t, &scale, err);
     if (t->codec && calib_remembers(choosing.calib))
         return step_send(c, t, err);
     if (t->codec && choosing.calib && choosing.calib->method == METHOD_GPTQ)

@@ -266,7 +266,7 @@ static int begin_input(struct run *r, const char *path, struct tu_err *err)
     if (!rc && s)
         rc = choosing_check(&choosing, s, err);
     if (!rc && calib_folds(choosing.calib))
-        rc = fold_new(&r->fold, choosing.calib, &choosing, s, err);
+        rc = fold_new(&r->fold, choosing.calib, &choosing, s, r->in.model.heads, err);
     return rc;
 }
 

@@ -1,28 +1,37 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* fold.c: groups of a norm and the matrices behind it, and their common scales.
+/* fold.c: groups of matrices and what comes before them, and their common scales.
  *
- * Columns of the matrices are multiplied by s before they are quantized, the norm's weights
- * (and bias) by 1/s, so that the model computes the same. A group's matrices are in memory
- * while its scales are looked for. */
+ * Columns of the matrices are multiplied by s before they are quantized; a norm's weights (and
+ * bias), or the rows (and bias) of a linear layer before, by 1/s: the model computes the same.
+ * Between gate and up of a gated MLP and its down it is up that is divided; between v and o
+ * each head's values, and where several heads of queries share them the scales of their
+ * columns in o are one. A group's matrices are in memory while its scales are looked for. */
 #include "quantize/fold.h"
+#include <inttypes.h>
+#include <math.h>
 #include <string.h>
 
 enum { MEMBERS = 4 };
 
 /* Roles within a layer: before is divided, the others are multiplied. */
 static const struct {
-    const char *before, *member[MEMBERS];
+    const char *before;
+    bool linear; /* before is divided by rows */
+    const char *member[MEMBERS];
 } groups[] = {
-    {"attn_norm", {"attn.q", "attn.k", "attn.v", NULL}},
-    {"mlp_norm", {"mlp.gate", "mlp.up", NULL, NULL}},
+    {"attn_norm", false, {"attn.q", "attn.k", "attn.v", NULL}},
+    {"mlp_norm", false, {"mlp.gate", "mlp.up", NULL, NULL}},
+    {"attn.v", true, {"attn.o", NULL, NULL, NULL}},
+    {"mlp.up", true, {"mlp.down", NULL, NULL, NULL}},
 };
 enum { GROUPS = sizeof groups / sizeof *groups };
 
 struct entry {
     int64_t layer;
     unsigned group;
-    float *scale, *inverse; /* [cols] */
-    uint64_t cols;
+    float *scale;       /* [cols]; NULL: the group is left alone */
+    float *inverse;     /* [before] */
+    uint64_t cols, before; /* columns of the members, rows (or length) of what is before */
 };
 
 struct fold {
@@ -30,12 +39,13 @@ struct fold {
     struct choosing *choose;
     struct tu_source *source;
     struct tu_map *map;
+    uint64_t heads;
     struct entry *entry;
     size_t n, cap;
 };
 
 int fold_new(struct fold **out, const struct calib *c, struct choosing *choose,
-             const struct tu_source *source, struct tu_err *err)
+             const struct tu_source *source, uint64_t heads, struct tu_err *err)
 {
     const struct tu_family *family = NULL;
     if (!source)
@@ -56,6 +66,7 @@ int fold_new(struct fold **out, const struct calib *c, struct choosing *choose,
         return TU_ENOMEM;
     f->c = c;
     f->choose = choose;
+    f->heads = heads;
     f->source = (struct tu_source *)(uintptr_t)source;
     int rc = tu_map_builtin(&f->map, family->hf_map, err);
     if (rc)
@@ -92,21 +103,28 @@ static bool is(const char *part, size_t len, const char *role)
     return role && strlen(role) == len && !memcmp(part, role, len);
 }
 
-/* The weights of one member, appended to the rows of all. */
-static int load(struct fold *f, int64_t layer, const char *role, uint64_t cols, float **w,
-                uint64_t *rows, size_t *at, struct tu_err *err)
+/* The tensor of a role of the layer; SIZE_MAX: there is none. */
+static int at_role(struct fold *f, int64_t layer, const char *role, size_t *at,
+                   struct tu_err *err)
 {
     char text[64];
     struct tu_buf name = {0};
     struct tu_named named;
     bool yes = false;
-    snprintf(text, sizeof text, "layers.%lld.%s.weight", (long long)layer, role);
+    snprintf(text, sizeof text, "layers.%" PRId64 ".%s.weight", layer, role);
     int rc = tu_map_entry(f->map, text, 0, 0, &name, &named, &yes, err);
-    *at = yes && !rc ? tu_source_find(f->source, name.data) : SIZE_MAX;
+    *at = yes && !rc && named.n == 1 && !(named.transform & TU_MAP_TRANSPOSE)
+              ? tu_source_find(f->source, name.data)
+              : SIZE_MAX;
     tu_buf_release(&name);
-    if (rc || *at == SIZE_MAX)
-        return rc;
-    const struct tu_tensor *t = &f->source->tensor[*at];
+    return rc;
+}
+
+/* The weights of one member, appended to the rows of all. */
+static int load(struct fold *f, size_t at, uint64_t cols, float **w, uint64_t *rows,
+                struct tu_err *err)
+{
+    const struct tu_tensor *t = &f->source->tensor[at];
     if (t->rank != 2 || t->dim[1] != cols)
         return tu_fail(err, TU_EUSAGE, "'%.80s' does not read what comes before it", t->name);
     uint64_t n = t->dim[0] * cols;
@@ -114,11 +132,65 @@ static int load(struct fold *f, int64_t layer, const char *role, uint64_t cols, 
     unsigned char *raw = tu_alloc((size_t)t->bytes, 1, err);
     if (more)
         *w = more;
-    rc = more && raw ? tu_source_read(f->source, *at, 0, raw, (size_t)t->bytes, err) : TU_ENOMEM;
+    int rc = more && raw ? tu_source_read(f->source, at, 0, raw, (size_t)t->bytes, err)
+                         : TU_ENOMEM;
     if (!rc)
         rc = tu_to_float(t->dtype, raw, *w + *rows * cols, (size_t)n, err);
     *rows += rc ? 0 : t->dim[0];
     tu_free(raw);
+    return rc;
+}
+
+/* What column j of the members reads: the row of what is before them. */
+static uint64_t row_before(const struct fold *f, const struct entry *e, uint64_t j)
+{
+    if (e->before == e->cols)
+        return j;
+    const uint64_t wide = e->cols / f->heads, share = e->cols / e->before;
+    return j / wide / share * wide + j % wide;
+}
+
+/* Can the members' columns be told apart by rows before? */
+static bool fits(const struct fold *f, const struct entry *e)
+{
+    return e->before == e->cols ||
+           (groups[e->group].linear && e->before && e->cols % e->before == 0 && f->heads &&
+            e->cols % f->heads == 0 && e->before % (e->cols / f->heads) == 0);
+}
+
+/* Columns that read the same row have one scale: the largest of theirs. */
+static void tie(const struct fold *f, struct entry *e)
+{
+    memset(e->inverse, 0, (size_t)e->before * sizeof *e->inverse);
+    for (uint64_t j = 0; j < e->cols; j++) {
+        float *most = &e->inverse[row_before(f, e, j)];
+        *most = fmaxf(*most, e->scale[j]);
+    }
+    for (uint64_t j = 0; j < e->cols; j++)
+        e->scale[j] = e->inverse[row_before(f, e, j)];
+    for (uint64_t i = 0; i < e->before; i++)
+        e->inverse[i] = 1 / e->inverse[i];
+}
+
+/* The same of inputs, so that a search sees what it will get. */
+static int tie_inputs(const struct fold *f, const struct entry *e, struct tu_calib *sums,
+                      struct tu_err *err)
+{
+    double *mean = tu_calloc((size_t)e->before, sizeof *mean, err);
+    float *most = tu_calloc((size_t)e->before, sizeof *most, err);
+    const double share = (double)e->cols / (double)e->before;
+    int rc = mean && most ? 0 : TU_ENOMEM;
+    for (uint64_t j = 0; !rc && j < e->cols; j++) {
+        const uint64_t i = row_before(f, e, j);
+        mean[i] += sums->sum_abs[j] / share;
+        most[i] = fmaxf(most[i], sums->max_abs[j]);
+    }
+    for (uint64_t j = 0; !rc && j < e->cols; j++) {
+        sums->sum_abs[j] = mean[row_before(f, e, j)];
+        sums->max_abs[j] = most[row_before(f, e, j)];
+    }
+    tu_free(mean);
+    tu_free(most);
     return rc;
 }
 
@@ -135,9 +207,10 @@ static int search(struct fold *f, struct entry *e, const float *w, uint64_t rows
         rc = calib_sums(f->c, input, e->cols, false, &sums, err);
     if (rc)
         return rc;
-    if (f->c->method == METHOD_SMOOTH) {
+    rc = tie_inputs(f, e, &sums, err);
+    if (!rc && f->c->method == METHOD_SMOOTH) {
         tu_smooth_scales(&sums, w, rows, a, e->scale);
-    } else {
+    } else if (!rc) {
         struct task t;
         uint64_t dim[2] = {rows, e->cols}, tokens = 0;
         float *x = NULL;
@@ -160,34 +233,55 @@ static int search(struct fold *f, struct entry *e, const float *w, uint64_t rows
     return rc;
 }
 
+/* The sizes of a group: of its first member, and of what is before. *first SIZE_MAX: it has
+ * none. */
+static int measure(struct fold *f, struct entry *e, size_t *first, struct tu_err *err)
+{
+    size_t before;
+    int rc = at_role(f, e->layer, groups[e->group].member[0], first, err);
+    if (!rc)
+        rc = at_role(f, e->layer, groups[e->group].before, &before, err);
+    if (rc || *first == SIZE_MAX || before == SIZE_MAX ||
+        f->source->tensor[*first].rank != 2 || !f->source->tensor[before].rank) {
+        *first = SIZE_MAX;
+        return rc;
+    }
+    e->cols = f->source->tensor[*first].dim[1];
+    e->before = f->source->tensor[before].dim[0];
+    if (!fits(f, e))
+        *first = SIZE_MAX;
+    return 0;
+}
+
 /* A group without inputs, or that is not whole, keeps scales of NULL. */
 static int fill(struct fold *f, struct entry *e, struct tu_err *err)
 {
     float *w = NULL;
     uint64_t rows = 0;
-    size_t first = SIZE_MAX, input = SIZE_MAX;
-    int rc = 0;
-    for (unsigned k = 0; !rc && k < MEMBERS && groups[e->group].member[k]; k++) {
+    size_t first, input = SIZE_MAX;
+    int rc = measure(f, e, &first, err);
+    for (unsigned k = 0; !rc && first != SIZE_MAX && k < MEMBERS && groups[e->group].member[k];
+         k++) {
         size_t at;
-        rc = load(f, e->layer, groups[e->group].member[k], e->cols, &w, &rows, &at, err);
-        if (!rc && at != SIZE_MAX && first == SIZE_MAX)
-            first = at;
+        rc = at_role(f, e->layer, groups[e->group].member[k], &at, err);
+        if (!rc && at != SIZE_MAX)
+            rc = load(f, at, e->cols, &w, &rows, err);
         if (!rc && at != SIZE_MAX && input == SIZE_MAX)
             input = calib_find(f->c, f->source->tensor[at].name);
     }
     if (!rc && input != SIZE_MAX) {
         e->scale = tu_alloc((size_t)e->cols, sizeof *e->scale, err);
-        e->inverse = tu_alloc((size_t)e->cols, sizeof *e->inverse, err);
+        e->inverse = tu_alloc((size_t)e->before, sizeof *e->inverse, err);
         rc = e->scale && e->inverse ? search(f, e, w, rows, first, input, err) : TU_ENOMEM;
-        for (uint64_t j = 0; !rc && j < e->cols; j++)
-            e->inverse[j] = 1 / e->scale[j];
+        if (!rc)
+            tie(f, e);
     }
     tu_free(w);
     return rc;
 }
 
-static int find(struct fold *f, int64_t layer, unsigned group, uint64_t cols,
-                struct entry **out, struct tu_err *err)
+static int find(struct fold *f, int64_t layer, unsigned group, struct entry **out,
+                struct tu_err *err)
 {
     for (size_t i = 0; i < f->n; i++) {
         *out = &f->entry[i];
@@ -197,33 +291,38 @@ static int find(struct fold *f, int64_t layer, unsigned group, uint64_t cols,
     int rc = TU_GROW(&f->entry, &f->cap, f->n, err);
     if (rc)
         return rc;
-    f->entry[f->n] = (struct entry){.layer = layer, .group = group, .cols = cols};
+    f->entry[f->n] = (struct entry){.layer = layer, .group = group};
     *out = &f->entry[f->n++];
     return fill(f, *out, err);
 }
 
-int fold_scales(struct fold *f, const struct tu_tensor *t, const float **scale,
-                struct tu_err *err)
+int fold_find(struct fold *f, const struct tu_tensor *t, struct fold_scales *out,
+              struct tu_err *err)
 {
     struct tu_named named;
-    struct entry *e;
     bool yes = false;
     size_t len;
-    *scale = NULL;
+    *out = (struct fold_scales){NULL, NULL};
     int rc = tu_map_match(f->map, t->name, 0, 0, &named, &yes, err);
     if (rc || !yes || named.n != 1 || !t->rank)
         return rc;
     const char *part = inner(named.role[0], &len);
-    for (unsigned g = 0; g < GROUPS; g++) {
+    for (unsigned g = 0; !rc && g < GROUPS; g++) {
+        struct entry *e;
         bool before = is(part, len, groups[g].before), member = false;
         for (unsigned k = 0; k < MEMBERS; k++)
             member |= t->rank == 2 && is(part, len, groups[g].member[k]);
         if (!before && !member)
             continue;
-        rc = find(f, named.layer, g, t->dim[t->rank - 1], &e, err);
-        if (!rc && e->scale)
-            *scale = before ? e->inverse : e->scale;
-        return rc;
+        rc = find(f, named.layer, g, &e, err);
+        if (rc || !e->scale)
+            continue;
+        if (member)
+            out->col = e->scale;
+        else if (t->rank == 2)
+            out->row = e->inverse;
+        else
+            out->col = e->inverse;
     }
-    return 0;
+    return rc;
 }

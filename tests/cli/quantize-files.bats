@@ -175,6 +175,20 @@ END
     assert_output --partial 'give a file'
 }
 
+@test "SmoothQuant between two linear layers: v and o, up and down, heads that share" {
+    tns-gen model.layers.0.self_attn.o_proj.input --shape 64,32 --seed 5 >o.tns
+    tns-gen model.layers.2.mlp.down_proj.input --shape 64,48 --seed 6 >d.tns
+    tns-cat o.tns d.tns -o c.tns
+    quantize -q -t f32 -r '.*=f32' --calib c.tns --method smooth "$HF/llama" >a
+    quantize -q -t f32 -r '.*=f32' "$HF/llama" >b
+    moved() { ! tns-diff -q <(tns-cat -s "model.layers.$1.weight" a) <(tns-cat -s "model.layers.$1.weight" b); }
+    moved 0.self_attn.v_proj && moved 0.self_attn.o_proj
+    moved 2.mlp.up_proj && moved 2.mlp.down_proj
+    for same in 0.mlp.up_proj 0.mlp.down_proj 2.self_attn.v_proj 2.mlp.gate_proj 0.self_attn.q_proj 0.input_layernorm; do
+        run ! moved $same
+    done
+}
+
 @test "sparsify: N of M by size, inputs or SparseGPT, along rows or columns" {
     tns-gen x.weight --shape 32,64 >w
     tns-gen x.input --shape 128,64 --seed 9 -o c.tns

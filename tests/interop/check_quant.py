@@ -298,6 +298,41 @@ def rotated(*models):
                                                                            float(want.abs().max())))
 
 
+def layer_inputs(folder):
+    """Inputs of every linear layer, X.input for X.weight, over a few tokens."""
+    from transformers import AutoModelForCausalLM
+    m, seen = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32), {}
+    for name, layer in m.named_modules():
+        if isinstance(layer, torch.nn.Linear):
+            layer.register_forward_pre_hook(
+                lambda _, args, name=name: seen.setdefault(name + ".input", args[0].reshape(-1, args[0].shape[-1]).clone()))
+    with torch.no_grad():
+        m(torch.arange(2, 42).reshape(1, -1) % 89)
+    return seen
+
+
+@check("transformers: scales folded into norms, v and up leave the logits", "llama", "llama_mqa", "mistral", "qwen2", "qwen3")
+def folded(*models):
+    for name in models:
+        calib, out = temp("calib.safetensors"), temp("folded")
+        save_file(layer_inputs(data("hf/" + name)), calib)
+        shutil.rmtree(out, ignore_errors=True)
+        command("quantize", "-q", "-t", "f32", "-r", ".*=f32", "--method", "smooth", "--calib", calib, data("hf/" + name), "-o",
+                out + "/")
+        was, now = (load_file(os.path.join(f, "model.safetensors")) for f in (data("hf/" + name), out))
+        for part in "self_attn.o_proj", "mlp.down_proj", "self_attn.q_proj":
+            k = "model.layers.1.%s.weight" % part
+            if torch.allclose(was[k].float(), now[k], rtol=1e-2):
+                raise AssertionError("%s: %s has not moved" % (name, k))
+        want, got = logits(data("hf/" + name)), logits(out)
+        if float((got - want).abs().max()) > 1e-4 * float(want.abs().max()):
+            raise AssertionError("%s: logits differ by %g of %g" % (name, float((got - want).abs().max()), float(want.abs().max())))
+        shutil.rmtree(out)
+        command("quantize", "-q", "-t", "int4:group=16", "--method", "awq", "--calib", calib, data("hf/" + name), "-o", out + "/")
+        if not torch.isfinite(logits(out)).all():
+            raise AssertionError("%s: AWQ's logits are not finite" % name)
+
+
 def llama_cpp(name):
     path = os.path.join(os.environ.get("LLAMA_CPP_BIN", ""), name)
     if not os.environ.get("LLAMA_CPP_BIN") or not os.path.exists(path):
