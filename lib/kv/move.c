@@ -6,6 +6,7 @@
  * tokens are innermost. */
 #include <string.h>
 #include <tensorutils/kv.h>
+#include "turn.h"
 
 struct move {
     const struct tu_kv_place *p;
@@ -69,75 +70,35 @@ static void pieces(const struct move *m)
         pieces_of(m, (size_t)m->p->x * m->p->of.elem);
 }
 
-/* Turn 8 × 8 elements of 16 bits: the vectors are those of the compiler, so that every
- * machine has them. */
-typedef uint16_t v8 __attribute__((vector_size(16)));
-
-static inline v8 load8(const unsigned char *p)
-{
-    v8 v;
-    memcpy(&v, p, 16);
-    return v;
-}
-
-static inline void turn8(const unsigned char *from, size_t from_row, unsigned char *to,
-                         size_t to_row)
-{
-#define LO(a, b) __builtin_shufflevector(a, b, 0, 8, 1, 9, 2, 10, 3, 11)
-#define HI(a, b) __builtin_shufflevector(a, b, 4, 12, 5, 13, 6, 14, 7, 15)
-/* Rows i and i+4 interleaved, three times. */
-#define ROUND(to, from)                                                                  \
-    v8 to##0 = LO(from##0, from##4), to##1 = HI(from##0, from##4);                       \
-    v8 to##2 = LO(from##1, from##5), to##3 = HI(from##1, from##5);                       \
-    v8 to##4 = LO(from##2, from##6), to##5 = HI(from##2, from##6);                       \
-    v8 to##6 = LO(from##3, from##7), to##7 = HI(from##3, from##7);
-    v8 a0 = load8(from), a1 = load8(from + from_row), a2 = load8(from + 2 * from_row);
-    v8 a3 = load8(from + 3 * from_row), a4 = load8(from + 4 * from_row);
-    v8 a5 = load8(from + 5 * from_row), a6 = load8(from + 6 * from_row);
-    v8 a7 = load8(from + 7 * from_row);
-    ROUND(b, a)
-    ROUND(c, b)
-    ROUND(d, c)
-    memcpy(to, &d0, 16);
-    memcpy(to + to_row, &d1, 16);
-    memcpy(to + 2 * to_row, &d2, 16);
-    memcpy(to + 3 * to_row, &d3, 16);
-    memcpy(to + 4 * to_row, &d4, 16);
-    memcpy(to + 5 * to_row, &d5, 16);
-    memcpy(to + 6 * to_row, &d6, 16);
-    memcpy(to + 7 * to_row, &d7, 16);
-#undef LO
-#undef HI
-#undef ROUND
-}
-
-static inline void turn_plain(const unsigned char *from, size_t from_row, unsigned char *to,
-                              size_t to_row, uint64_t rows, uint64_t cols, size_t e)
+static inline void each(const unsigned char *from, size_t from_row, unsigned char *to,
+                        size_t to_row, uint64_t rows, uint64_t cols, size_t e)
 {
     for (uint64_t c = 0; c < cols; c++)
         for (uint64_t r = 0; r < rows; r++)
             memcpy(to + c * to_row + r * e, from + r * from_row + c * e, e);
 }
 
-/* rows × cols elements; each row of the result is written to its end before the next. */
 static void turn(const unsigned char *from, size_t from_row, unsigned char *to,
                  size_t to_row, uint64_t rows, uint64_t cols, size_t e)
 {
-    if (e == 2) {
-        uint64_t r8 = rows & ~(uint64_t)7, c8 = cols & ~(uint64_t)7;
-        for (uint64_t c = 0; c < c8; c += 8)
-            for (uint64_t r = 0; r < r8; r += 8)
-                turn8(from + r * from_row + c * 2, from_row, to + c * to_row + r * 2,
-                      to_row);
-        turn_plain(from + r8 * from_row, from_row, to + r8 * 2, to_row, rows - r8, c8, 2);
-        turn_plain(from + c8 * 2, from_row, to + c8 * to_row, to_row, rows, cols - c8, 2);
-    } else if (e == 4) {
-        turn_plain(from, from_row, to, to_row, rows, cols, 4);
-    } else if (e == 1) {
-        turn_plain(from, from_row, to, to_row, rows, cols, 1);
-    } else {
-        turn_plain(from, from_row, to, to_row, rows, cols, e);
-    }
+    if (e == 2)
+        ((tui_turn_fn *)tu_kernel_pick(tui_turn_kernels, tu_cpu_bits())->fn)(
+            from, from_row, to, to_row, rows, cols);
+    else if (e == 4)
+        each(from, from_row, to, to_row, rows, cols, 4);
+    else if (e == 1)
+        each(from, from_row, to, to_row, rows, cols, 1);
+    else
+        each(from, from_row, to, to_row, rows, cols, e);
+}
+
+/* Rows of one head of all tokens are pieces far apart, which no machine foresees: ask for
+ * those of the next head, or of the next page. */
+static inline void ask(const struct move *m, uint64_t head, size_t bytes, size_t row)
+{
+    for (uint64_t t = 0; t < m->n; t++)
+        for (size_t k = 0; k < bytes; k += 64)
+            __builtin_prefetch(m->rows + t * row + head * bytes + k, 1);
 }
 
 /* Tokens are innermost: columns of a head are rows of the array. */
@@ -147,6 +108,8 @@ static void turned(const struct move *m)
     size_t e = p->of.elem, head = (size_t)p->of.dim * e, row = (size_t)p->of.heads * head;
     for (uint64_t h = 0; h < p->of.heads; h++) {
         unsigned char *a = m->pool + h * p->head * e, *b = m->rows + h * head;
+        if (h + 1 < p->of.heads)
+            ask(m, h + 1, head, row);
         if (m->put)
             turn(b, row, a, (size_t)p->col * e, m->n, p->of.dim, e);
         else

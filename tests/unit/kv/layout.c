@@ -3,6 +3,7 @@
  * layout and element size, tables of pages. */
 #include <stdlib.h>
 #include <tensorutils/kv.h>
+#include "kv/turn.h"
 #include "../tap.h"
 
 static const struct tu_kv_layout *layout(const char *name)
@@ -184,8 +185,36 @@ static void tables(void)
     tu_kv_table_release(&t);
 }
 
+/* Every row of the table, shapes that fill tiles and those that do not. */
+static void turning(void)
+{
+    static const uint64_t shape[][2] = {{16, 128}, {128, 16}, {32, 24}, {48, 32}, {64, 16},
+                                        {8, 8},    {7, 9},    {17, 33}, {16, 7},  {0, 5}};
+    static uint16_t x[128 * 160], y[128 * 160];
+    for (size_t i = 0; i < sizeof x / sizeof *x; i++)
+        x[i] = (uint16_t)i;
+    for (const struct tu_kernel *k = tui_turn_kernels; k->name; k++) {
+        if (k->needs & ~tu_cpu_bits()) {
+            tap_skip(k->name, "this CPU lacks it");
+            continue;
+        }
+        for (size_t s = 0; s < sizeof shape / sizeof *shape; s++) {
+            uint64_t rows = shape[s][0], cols = shape[s][1], wide = cols + 3, tall = rows + 5;
+            bool same = true;
+            memset(y, 0xee, sizeof y);
+            ((tui_turn_fn *)k->fn)((unsigned char *)x, 2 * wide, (unsigned char *)y, 2 * tall,
+                                   rows, cols);
+            for (uint64_t c = 0; c < cols; c++)
+                for (uint64_t r = 0; r < tall; r++)
+                    same = same && y[c * tall + r] == (r < rows ? x[r * wide + c] : 0xeeee);
+            ok(same, "%s: %d x %d", k->name, (int)rows, (int)cols);
+        }
+    }
+}
+
 int main(void)
 {
+    turning();
     struct tu_kv_geometry g = {.layers = 1, .heads = 2, .dim = 12, .block = 4,
                                .blocks = 6, .elem = 2};
     struct tu_kv_place p;
