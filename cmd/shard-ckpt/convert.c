@@ -9,6 +9,7 @@
 static struct target_options target;
 
 static const char *part;
+static bool resume;
 
 static const struct tu_opt options[] = {
     WRITE_OPTIONS(target),
@@ -21,6 +22,8 @@ static const struct tu_opt convert_options[] = {
     {0, "part", "I/N|auto", "write part I of N; auto: as Slurm, Open MPI or PMI number "
                             "this process",
      TU_OPT_STRING, &part, NULL, 0},
+    {0, "resume", NULL, "write file by file; after an interruption keep those that are done",
+     TU_OPT_FLAG, &resume, NULL, 0},
     {0},
 };
 
@@ -110,8 +113,11 @@ static int run(struct tu_ctx *ctx, int argc, char **argv)
         return tu_usage(ctx, strcmp(part, "auto")
                                  ? "--part is I/N, I from 1 to N"
                                  : "--part auto: no launcher has numbered this process");
-    if (part && !strcmp(argv[0], "-"))
-        return tu_usage(ctx, "parts cannot share a stream");
+    o.resume = resume;
+    if (part && resume)
+        return tu_usage(ctx, "a part is resumed without --resume");
+    if ((part || resume) && !strcmp(argv[0], "-"))
+        return tu_usage(ctx, "a stream is read once");
     return shard_convert(ctx, argv[0], shard_from(), argv[1], &target, &o);
 }
 

@@ -4,6 +4,8 @@
 
 #include <stddef.h>
 
+#include <sys/resource.h>
+
 #include "opts.h"
 
 static const char *layout_row(size_t i, const char **help)
@@ -51,7 +53,19 @@ static const struct tu_cmd command = {
     .subs = subs,
 };
 
+/* Checkpoints have thousands of files, all open at a time; what processes get at first is
+ * less than what they may have. */
+static void raise_file_limit(void)
+{
+    struct rlimit r;
+    if (!getrlimit(RLIMIT_NOFILE, &r) && r.rlim_cur < r.rlim_max) {
+        r.rlim_cur = r.rlim_max;
+        (void)setrlimit(RLIMIT_NOFILE, &r);
+    }
+}
+
 int main(int argc, char **argv)
 {
+    raise_file_limit();
     return tu_main(&command, argc, argv);
 }

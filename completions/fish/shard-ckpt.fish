@@ -162,6 +162,7 @@ complete -c shard-ckpt -n '__fish_seen_subcommand_from convert' -l max-shard-siz
 complete -c shard-ckpt -n '__fish_seen_subcommand_from convert' -l verify-replicas -d 'compare tensors that several ranks hold whole'
 complete -c shard-ckpt -n '__fish_seen_subcommand_from convert' -l sha256 -d 'SHA-256 in the digests beside the CRC-32'
 complete -c shard-ckpt -n '__fish_seen_subcommand_from convert' -l part -x -d 'write part I of N; auto: as Slurm, Open MPI or PMI number this process'
+complete -c shard-ckpt -n '__fish_seen_subcommand_from convert' -l resume -d 'write file by file; after an interruption keep those that are done'
 complete -c shard-ckpt -n '__fish_seen_subcommand_from convert' -l from -x -a '(shard-ckpt convert --list=layouts 2>/dev/null)' -d 'layout to read: NAME[:KEY=VALUE,...] (default: what is found)'
 complete -c shard-ckpt -n '__fish_seen_subcommand_from convert' -l include -x -d 'only tensors whose canonical name matches'
 complete -c shard-ckpt -n '__fish_seen_subcommand_from convert' -l exclude -x -d 'leave out tensors whose canonical name matches'

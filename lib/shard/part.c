@@ -115,6 +115,13 @@ static char *done_path(const struct part *p, struct tu_arena *a, uint32_t i,
     return tu_arena_printf(a, err, "%s/%u.done", p->notes, i);
 }
 
+static char *partial_path(const struct tu_ckpt *from, struct tu_ckpt *to,
+                          const struct tu_shard_opts *o, struct tu_err *err)
+{
+    return tu_arena_printf(to->arena, err, "%s.partial-%08x", to->root,
+                           identity(from, to, o));
+}
+
 static int begin(struct part *p, const struct tu_ckpt *from, struct tu_ckpt *to,
                  const struct tu_shard_opts *o, struct tu_err *err)
 {
@@ -124,8 +131,7 @@ static int begin(struct part *p, const struct tu_ckpt *from, struct tu_ckpt *to,
     if (!*to->file[0].path)
         return tu_fail(err, TU_EUSAGE, "%.200s: one file is not written by parts",
                        to->root);
-    p->partial = tu_arena_printf(to->arena, err, "%s.partial-%08x", to->root,
-                                 identity(from, to, o));
+    p->partial = partial_path(from, to, o, err);
     if (p->partial)
         p->notes = tu_arena_printf(to->arena, err, "%s.parts", p->partial);
     int rc = p->notes ? share_out(p, to, o, err) : TU_ENOMEM;
@@ -273,6 +279,31 @@ static int end(struct part *p, struct tui_target *t, const struct tu_shard_opts 
     return rc;
 }
 
+/* Options of a conversion file by file: as many parts as files. */
+static struct tu_shard_opts by_files(const struct tu_ckpt *to,
+                                     const struct tu_shard_opts *o)
+{
+    struct tu_shard_opts each = *o;
+    if (!o->parts)
+        each.parts = (uint32_t)tu_min(to->files, (size_t)65536);
+    return each;
+}
+
+uint64_t tui_part_held(const struct tu_ckpt *from, struct tu_ckpt *to,
+                       const struct tu_shard_opts *o)
+{
+    const struct tu_shard_opts each = by_files(to, o);
+    const char *folder = partial_path(from, to, &each, NULL);
+    uint64_t held = 0;
+    for (size_t f = 0; folder && f < to->files; f++) {
+        const char *path = tui_join(to->arena, folder, to->file[f].path, NULL);
+        struct stat st;
+        if (path && !stat(path, &st))
+            held += (uint64_t)st.st_blocks * 512;
+    }
+    return held;
+}
+
 int tui_convert_part(const struct tu_ckpt *from, struct tu_ckpt *to,
                      const struct tu_shard_opts *o, const struct tu_job *job,
                      struct tu_digest *d, struct tu_err *err)
@@ -288,5 +319,16 @@ int tui_convert_part(const struct tu_ckpt *from, struct tu_ckpt *to,
         rc = end(&p, &t, o, err);
     if (p.lock >= 0)
         close(p.lock);
+    return rc;
+}
+
+int tui_convert_files(const struct tu_ckpt *from, struct tu_ckpt *to,
+                      const struct tu_shard_opts *o, const struct tu_job *job,
+                      struct tu_digest *d, struct tu_err *err)
+{
+    struct tu_shard_opts each = by_files(to, o);
+    int rc = 0;
+    for (each.part = 1; each.part <= each.parts && !rc; each.part++)
+        rc = tui_convert_part(from, to, &each, job, d, err);
     return rc;
 }

@@ -183,7 +183,7 @@ static int refuse_overlap(const struct tu_ckpt *from, const struct tu_ckpt *to,
     return 0;
 }
 
-int tui_refuse(const struct tu_ckpt *from, const struct tu_ckpt *to,
+int tui_refuse(const struct tu_ckpt *from, struct tu_ckpt *to,
                const struct tu_shard_opts *o, const struct tu_job *job,
                struct tu_err *err)
 {
@@ -200,6 +200,8 @@ int tui_refuse(const struct tu_ckpt *from, const struct tu_ckpt *to,
         return tu_fail(err, TU_EEXISTS, "%.200s: is %sa folder", to->root,
                        S_ISDIR(st.st_mode) ? "" : "not ");
     rc = tu_plan_cost(from, to, job, &cost, err);
+    if (!rc && o && (o->parts || o->resume))
+        cost.free_bytes += tui_part_held(from, to, o);
     if (!rc && cost.space_bytes > cost.free_bytes)
         rc = tu_fail(err, TU_EIO, "%.120s: the result needs %llu bytes and %llu are free",
                      to->root, (unsigned long long)cost.space_bytes,
@@ -441,8 +443,9 @@ int tu_ckpt_convert(const struct tu_ckpt *from, struct tu_ckpt *to,
     if (!rc) /* which of two different tied heads is right cannot be guessed: they are
                 always compared */
         rc = tu_ckpt_replicas(from, !(o && o->verify_replicas), job, err);
-    if (!rc && o && o->parts) {
-        rc = tui_convert_part(from, to, o, job, d, err);
+    if (!rc && o && (o->parts || o->resume)) {
+        rc = o->parts ? tui_convert_part(from, to, o, job, d, err)
+                      : tui_convert_files(from, to, o, job, d, err);
         goto out;
     }
     if (!rc && folder) {

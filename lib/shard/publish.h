@@ -14,7 +14,7 @@ struct tui_target {
 };
 
 /* What speaks against writing to->root at all. */
-int tui_refuse(const struct tu_ckpt *from, const struct tu_ckpt *to,
+int tui_refuse(const struct tu_ckpt *from, struct tu_ckpt *to,
                const struct tu_shard_opts *o, const struct tu_job *job,
                struct tu_err *err);
 /* A checksum of what is to be written. */
@@ -34,6 +34,13 @@ int tui_digest_text(struct tu_buf *out, const struct tu_digest *d, size_t n,
                     struct tu_err *err);
 void tui_remove_tree(const char *path);
 
+/* A conversion file by file, each kept when the next is interrupted (o->resume). */
+int tui_convert_files(const struct tu_ckpt *from, struct tu_ckpt *to,
+                      const struct tu_shard_opts *o, const struct tu_job *job,
+                      struct tu_digest *d, struct tu_err *err);
+/* Bytes on disk of what earlier runs of these parts have written. */
+uint64_t tui_part_held(const struct tu_ckpt *from, struct tu_ckpt *to,
+                       const struct tu_shard_opts *o);
 /* A conversion by one of o->parts processes. */
 int tui_convert_part(const struct tu_ckpt *from, struct tu_ckpt *to,
                      const struct tu_shard_opts *o, const struct tu_job *job,

@@ -18,6 +18,7 @@
 #define LAYERS TUI_DIST_LAYERS
 #define EXPERTS ".experts.experts."
 #define OPTIMIZER TUI_DIST_STATE
+#define BUCKETS "optimizer.distributed."
 
 /* A key taken apart. */
 struct key {
@@ -157,8 +158,8 @@ static int add_chunk(struct tu_ckpt *c, uint32_t index, struct tu_buf *name,
     struct tu_piece chunk = {.index = index, .tensor = *t};
     struct key k;
     int rc = key_of(c, t->name, &k, err);
-    if (rc == TU_EUNSUP) { /* counters of the optimizer */
-        c->dropped++;
+    if (rc == TU_EUNSUP || !strncmp(t->name, BUCKETS, strlen(BUCKETS))) {
+        c->dropped++; /* counters of the optimizer; buckets that were let pass */
         return 0;
     }
     if (!rc)
@@ -282,6 +283,28 @@ static int know_model(struct tu_ckpt *c, const struct tui_megatron *g,
     return rc ? rc : tui_set_canonical(c, o, err);
 }
 
+/* States in the buckets of the distributed optimizer are one flat vector of a mesh; which
+ * parameter lies where only the training knows. */
+static int refuse_buckets(const struct tu_ckpt *c, const struct tu_spec *spec,
+                          const struct tu_shard_opts *o, struct tu_err *err)
+{
+    const char *states = tu_spec_get(spec, "states");
+    const struct tu_source *s = c->file[0].source;
+    bool no = o->weights_only || (states && !strcmp(states, "no"));
+    if (states && strcmp(states, "no"))
+        return tu_fail(err, TU_EUSAGE, "states= is no");
+    for (size_t i = 0; i < s->n && !no; i++)
+        if (!strncmp(s->tensor[i].name, BUCKETS, strlen(BUCKETS)))
+            return tu_fail(
+                err, TU_EUNSUP,
+                "%.120s: '%.80s': states in the optimizer's buckets (dp_reshardable) do "
+                "not say which parameter they are of: save with "
+                "--dist-ckpt-optim-fully-reshardable, or read the weights alone "
+                "(--from torch_dist:states=no, or prune)",
+                c->root, s->tensor[i].name);
+    return 0;
+}
+
 static int torch_dist_open(struct tu_ckpt *c, const struct tu_spec *spec,
                            const struct tu_shard_opts *o, const struct tu_job *job,
                            struct tu_err *err)
@@ -294,6 +317,8 @@ static int torch_dist_open(struct tu_ckpt *c, const struct tu_spec *spec,
         rc = check_backend(c, folder, err);
     if (!rc)
         rc = tui_add_one(c, folder, "", tu_format_find("dcp"), o, job, err);
+    if (!rc)
+        rc = refuse_buckets(c, spec, o, err);
     if (!rc)
         rc = read_common(c, folder, o, job, &g, err);
     char *hf = rc ? NULL : tui_join(c->arena, c->root, "hf", err);
@@ -330,6 +355,7 @@ static int torch_dist_detect(const char *path)
 
 static const struct tu_layout_key keys[] = {
     {"iteration", "iteration to read (default: what the tracker names), or to write"},
+    {"states", "no: leave out states that are buckets of the distributed optimizer"},
     {"ranks", "to write: files, the layers shared out in order (default 1)"},
     {"pad", "to write: make_vocab_size_divisible_by, times the tensor ranks of the "
             "training (default 128)"},

@@ -193,6 +193,7 @@ struct tu_shard_opts {
     bool untied;   /* do not believe a configuration that ties head and embedding */
     bool verify_replicas, sha256, force;
     uint32_t part, parts; /* this process is `part` (from 1) of `parts`; 0: there is one */
+    bool resume; /* file by file, and a run after an interruption keeps those that are done */
     bool weights_only; /* leave the optimizer's states out */
     const struct tu_mean *mean;     /* of a conversion; NULL: none */
     const struct tu_rename *rename; /* [renames]: no family's map is used, names are those

@@ -300,6 +300,18 @@ same_files() {
     assert_output --partial 'family is not known'
 }
 
+@test "states in the optimizer's buckets are refused with what reads them" {
+    cp -r "$DATA/torch_dist/llama_tp2_pp2" m # the same length: keys of dp_reshardable
+    LC_ALL=C sed -i 's/optimizer\.state\.exp_avg\.output_layer\.weight/optimizer.distributed.dp_0.gbuf_0.bucket_xy/g' m/iter_0000007/.metadata
+    run -3 shard-ckpt ls m
+    assert_output --partial 'dp_reshardable'
+    assert_output --partial 'states=no'
+    shard-ckpt prune --to hf m w
+    run -0 shard-ckpt diff "$DATA/hf/llama" w
+    shard-ckpt convert --from torch_dist:states=no --to hf m v
+    run -0 shard-ckpt diff "$DATA/hf/llama" v
+}
+
 # lengths FILE: elements of the flat tensors of an optim_states file, in their order.
 lengths() { tns-ls --json "$1" | grep -o '"shape":\[[0-9]\+\]' | tr -dc '0-9\n' | tr '\n' ' '; }
 

@@ -533,3 +533,31 @@ a_hole() {
     tns-gen w:shape=1000 --dtype f32 | shard-ckpt save -q --to safetensors full.safetensors
     shard-ckpt plan --json --to torch full.safetensors p.pt | grep -q '"write_bytes":4000,"space_bytes":4000,'
 }
+
+@test "an interrupted conversion goes on where it was" {
+    tns-gen a:shape=100000 b:shape=100000 c:shape=100000 d:shape=400000 --dtype f32 --dist uniform |
+        shard-ckpt save -q --to safetensors m.safetensors
+    to="--to hf --max-shard-size 500K --resume m.safetensors o"
+    run ! bash -c "ulimit -f 1000; exec shard-ckpt convert $to" # dies of the third file, which is larger
+    [ ! -e o ]
+    stat -c '%i %Y %n' o.partial-*/model-0000[12]* >before
+    [ "$(wc -l <before)" = 2 ]
+    # shellcheck disable=SC2086 # words
+    shard-ckpt convert $to
+    sed -i 's/o\.partial-[0-9a-f]*/o/' before
+    stat -c '%i %Y %n' o/model-0000[12]* | diff before -
+    run -0 shard-ckpt diff m.safetensors o
+    shard-ckpt digest o | diff o/tensorutils-digests.txt -
+    [ "$(echo o*)" = o ]
+    run -2 shard-ckpt convert --to hf --resume --part 1/2 m.safetensors p
+    shard-ckpt convert --to megatron:tp=2,pp=2 --resume "$DATA/hf/llama" m
+    shard-ckpt convert --to megatron:tp=2,pp=2 "$DATA/hf/llama" n
+    diff -r m n
+}
+
+@test "many files are read and written below the limit of open ones" {
+    (ulimit -Sn 32 && shard-ckpt convert --to universal "$DATA/deepspeed/llama_z1_dp2" u)
+    run -0 bash -c "ulimit -Sn 32; shard-ckpt diff '$DATA/deepspeed/llama_z1_dp2' u"
+    run -3 bash -c "ulimit -n 32; shard-ckpt ls u"
+    assert_output --partial 'Too many open files'
+}
