@@ -122,6 +122,45 @@ static char *partial_path(const struct tu_ckpt *from, struct tu_ckpt *to,
                            identity(from, to, o));
 }
 
+/* Begun before the partial folder gets its name: from then on what has that name may be
+ * anything, and no part of it is done. */
+static char *mark_path(const struct part *p, struct tu_arena *a, struct tu_err *err)
+{
+    return tui_join(a, p->notes, "published", err);
+}
+
+/* No part is done any more. */
+static int undo(const struct part *p, struct tu_arena *a, uint32_t parts,
+                struct tu_err *err)
+{
+    int rc = 0;
+    for (uint32_t i = 1; i <= parts && !rc; i++) {
+        char *done = done_path(p, a, i, err);
+        rc = done ? 0 : TU_ENOMEM;
+        if (!rc && unlink(done) && errno != ENOENT)
+            rc = tu_fail_errno(err, "%s", done);
+    }
+    return rc;
+}
+
+/* A run was killed while it published: all parts are to be written again. */
+static int forget(struct part *p, struct tu_arena *a, uint32_t parts, struct tu_err *err)
+{
+    int all = -1, rc = note_lock(p, a, "lock", 0, &all, err);
+    char *mark = rc ? NULL : mark_path(p, a, err);
+    if (!rc && !mark)
+        rc = TU_ENOMEM;
+    if (!rc && tui_is_file(mark)) {
+        tui_empty_tree(p->partial);
+        rc = undo(p, a, parts, err);
+        if (!rc && unlink(mark))
+            rc = tu_fail_errno(err, "%s", mark);
+    }
+    if (all >= 0)
+        close(all);
+    return rc;
+}
+
 static int begin(struct part *p, const struct tu_ckpt *from, struct tu_ckpt *to,
                  const struct tu_shard_opts *o, struct tu_err *err)
 {
@@ -139,6 +178,8 @@ static int begin(struct part *p, const struct tu_ckpt *from, struct tu_ckpt *to,
         rc = tu_fail_errno(err, "%s", p->notes);
     if (!rc && mkdir(p->partial, 0777) && errno != EEXIST)
         rc = tu_fail_errno(err, "%s", p->partial);
+    if (!rc)
+        rc = forget(p, to->arena, o->parts, err);
     char name[32];
     snprintf(name, sizeof name, "%u.lock", o->part);
     return rc ? rc : note_lock(p, to->arena, name, LOCK_NB, &p->lock, err);
@@ -267,12 +308,15 @@ static int end(struct part *p, struct tui_target *t, const struct tu_shard_opts 
             rc = sweep(p->partial, t->to, err);
             if (!rc)
                 rc = tui_target_rest(t, b.data ? b.data : "", b.n, err);
+            char *mark = mark_path(p, t->to->arena, err);
+            if (!rc)
+                rc = mark ? tu_file_write(mark, "", 0, true, t->job, err) : TU_ENOMEM;
             if (!rc)
                 rc = tui_publish(p->partial, t->to->root, o->force, &none, err);
         }
     }
-    if (!rc && !t->to->waiting)
-        tui_remove_tree(p->notes);
+    if (!rc && !t->to->waiting && !(rc = undo(p, t->to->arena, o->parts, err)))
+        tui_remove_tree(p->notes); /* the mark may go before them then */
     if (all >= 0)
         close(all);
     tu_buf_release(&b);

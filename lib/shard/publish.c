@@ -44,7 +44,7 @@ void tui_remove_tree(const char *path)
     nftw(path, remove_one, 16, FTW_DEPTH | FTW_PHYS);
 }
 
-static void empty_tree(const char *path)
+void tui_empty_tree(const char *path)
 {
     nftw(path, remove_below, 16, FTW_DEPTH | FTW_PHYS);
 }
@@ -424,7 +424,7 @@ static int make_partial(struct tu_ckpt *to, char **out, int *lock, struct tu_err
     *out = path;
     int rc = lock_folder(path, LOCK_NB, lock, err);
     if (!rc)
-        empty_tree(path); /* of a run that was killed */
+        tui_empty_tree(path); /* of a run that was killed */
     return rc;
 }
 

@@ -33,6 +33,7 @@ int tui_publish(const char *partial, const char *root, bool force, int *lock,
 int tui_digest_text(struct tu_buf *out, const struct tu_digest *d, size_t n,
                     struct tu_err *err);
 void tui_remove_tree(const char *path);
+void tui_empty_tree(const char *path);
 
 /* A conversion file by file, each kept when the next is interrupted (o->resume). */
 int tui_convert_files(const struct tu_ckpt *from, struct tu_ckpt *to,

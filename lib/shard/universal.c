@@ -8,6 +8,7 @@
  * Source: DeepSpeed deepspeed/checkpoint/{ds_to_universal,universal_checkpoint}.py. */
 
 #include <dirent.h>
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -123,6 +124,8 @@ static int add_param(struct zero_reader *r, const struct zero_param *q,
                      q->name);
     if (!rc)
         n = scandir(folder, &list, is_state, alphasort);
+    if (!rc && n < 0 && errno != ENOENT)
+        rc = tu_fail_errno(err, "%s", folder);
     if (!rc && n <= 0)
         rc = tu_fail(err, TU_EINCOMPLETE, "%.200s: no states of this parameter", folder);
     for (int i = 0; i < n; i++) {

@@ -558,6 +558,36 @@ a_hole() {
 @test "many files are read and written below the limit of open ones" {
     (ulimit -Sn 32 && shard-ckpt convert --to universal "$DATA/deepspeed/llama_z1_dp2" u)
     run -0 bash -c "ulimit -Sn 32; shard-ckpt diff '$DATA/deepspeed/llama_z1_dp2' u"
-    run -3 bash -c "ulimit -n 32; shard-ckpt ls u"
+    run -4 bash -c "ulimit -n 32; shard-ckpt ls u"
     assert_output --partial 'Too many open files'
+}
+
+# bats test_tags=slow
+@test "killed at any instant, nothing is half there, and the next run ends it" {
+    # shellcheck disable=SC2046 # words
+    tns-gen $(printf 'w%d:shape=65536 ' {1..12}) --dtype f32 --dist uniform |
+        shard-ckpt save -q --to safetensors m.safetensors
+    local kills=${KILLS:-1000} whole=0 i pid
+    for ((i = 0; i < kills; i++)); do
+        local resume=
+        ((i % 2)) && resume=--resume
+        # shellcheck disable=SC2086 # none or one word
+        shard-ckpt convert -q --to hf --max-shard-size 600K $resume m.safetensors o &
+        pid=$!
+        sleep "0.0$((RANDOM % 10))$((RANDOM % 10))"
+        kill -KILL $pid 2>/dev/null || true
+        wait $pid 2>/dev/null || true
+        if [ -e o ]; then # it had come to its end
+            shard-ckpt diff m.safetensors o >out || { cat out; return 1; }
+            whole=$((whole + 1))
+            rm -r o
+        fi
+    done
+    echo "$whole of $kills were whole"
+    shard-ckpt convert --to hf --max-shard-size 600K --resume m.safetensors o
+    run -0 shard-ckpt diff m.safetensors o
+    rm -r o
+    shard-ckpt convert --to hf --max-shard-size 600K m.safetensors o
+    run -0 shard-ckpt diff m.safetensors o
+    [ "$(echo o.partial*)" = 'o.partial*' ]
 }
