@@ -1,6 +1,6 @@
 """quantize against the packages that deploy its formats: their encoders give our bytes, their
-decoders give our numbers, bit for bit.  gguf, ml_dtypes, compressed-tensors, bitsandbytes (CPU), torchao;
-llama.cpp's own quantizer and its tokens where LLAMA_CPP_BIN names a folder of its programs."""
+decoders give our numbers, bit for bit.  gguf, ml_dtypes, compressed-tensors, bitsandbytes (CPU), torchao,
+hqq, auto-round; llama.cpp's own quantizer, tokens and divergence where LLAMA_CPP_BIN names a folder of its programs."""
 import json
 import os
 import shutil
@@ -331,6 +331,83 @@ def folded(*models):
         command("quantize", "-q", "-t", "int4:group=16", "--method", "awq", "--calib", calib, data("hf/" + name), "-o", out + "/")
         if not torch.isfinite(logits(out)).all():
             raise AssertionError("%s: AWQ's logits are not finite" % name)
+
+
+def plain_layers(model):
+    return {n: m for n, m in model.named_modules() if isinstance(m, torch.nn.Linear) and n != "lm_head"}
+
+
+def put_folder(folder, tensors, config):
+    """A folder with tiny Llama's config.json and `config` in it."""
+    shutil.rmtree(folder, ignore_errors=True)
+    os.mkdir(folder)
+    with open(data("hf/llama/config.json")) as f:
+        whole = json.load(f)
+    whole["quantization_config"] = config
+    with open(os.path.join(folder, "config.json"), "w") as f:
+        json.dump(whole, f)
+    save_file(tensors, os.path.join(folder, "model.safetensors"))
+
+
+def decoded_folder(folder):
+    back = temp("back")
+    shutil.rmtree(back, ignore_errors=True)
+    command("quantize", "decode", "-d", "f32", folder, "-o", back + "/")
+    return load_file(os.path.join(back, "model.safetensors"))
+
+
+@check("hqq: what HQQLinear saves decodes to its numbers", 8, 4, 2, 1, 3)
+def hqq(*widths):
+    try:
+        from hqq.core.quantize import BaseQuantizeConfig, HQQLinear
+    except ImportError as e:
+        raise Skip("hqq: %s" % e)
+    from transformers import AutoModelForCausalLM
+    for bits in widths:
+        for axis in 0, 1:
+            model = AutoModelForCausalLM.from_pretrained(data("hf/llama"), dtype=torch.float16)
+            tensors = {n: p.detach().contiguous() for n, p in model.named_parameters()}
+            want = {}
+            for name, layer in plain_layers(model).items():
+                q = HQQLinear(layer, BaseQuantizeConfig(nbits=bits, group_size=16, axis=axis), compute_dtype=torch.float16,
+                              device="cpu", del_orig=False)
+                del tensors[name + ".weight"]
+                tensors.update((name + "." + k, v.contiguous()) for k, v in q.state_dict().items())
+                codes = q.unpack(reshape=False).float()
+                zero, scale = q.meta["zero"].float(), q.meta["scale"].float()
+                codes = codes[:zero.shape[0]] if axis == 1 else codes[:16]  # three bits leave rows of padding
+                want[name + ".weight"] = ((codes - zero) * scale).reshape(q.meta["shape"])
+            folder = temp("hqq")
+            put_folder(folder, tensors, {"quant_method": "hqq", "quant_config": {"weight_quant_params": {
+                "nbits": bits, "group_size": 16, "axis": axis}}})
+            got = decoded_folder(folder)
+            for name, w in want.items():
+                equal("%s, %d bits, axis %d" % (name, bits, axis), got[name], w)
+
+
+@check("auto-round: what it saves decodes to near the weights, and to its own logits", "auto_round", "auto_gptq", "auto_awq")
+def auto_round(*formats):
+    try:
+        from auto_round import AutoRound
+    except ImportError as e:
+        raise Skip("auto_round: %s" % e)
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+    was = load_file(data("hf/llama/model.safetensors"))
+    for form in formats:
+        model = AutoModelForCausalLM.from_pretrained(data("hf/llama"), dtype=torch.float32)
+        rounder = AutoRound(model, AutoTokenizer.from_pretrained(data("hf/llama")), bits=4, group_size=16, sym=form != "auto_awq",
+                            iters=0, device_map="cpu", disable_opt_rtn=True)
+        out = temp(form)
+        rounder.quantize_and_save(out, format=form)
+        folder = next(d for d, _, files in os.walk(out) if "config.json" in files)
+        for name, w in decoded_folder(folder).items():
+            x = was[name].float()
+            if float((w - x).norm()) > 0.12 * float(x.norm()):
+                raise AssertionError("%s: '%s' is off by %g of %g" % (form, name, float((w - x).norm()), float(x.norm())))
+        if form == "auto_round":  # the others want packages that run on GPUs
+            want, got = logits(folder), logits(temp("back"))
+            if float((got - want).abs().max()) > 3e-3 * float(want.abs().max()):
+                raise AssertionError("%s: logits differ by %g" % (form, float((got - want).abs().max())))
 
 
 def llama_cpp(name):
