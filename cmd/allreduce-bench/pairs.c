@@ -87,7 +87,8 @@ static int show(struct tu_ctx *ctx, const char *title, const double *cost, bool 
         label[i] = text[n * n + i];
     }
     if (!code)
-        code = tu_grid_text(&out, cell, n, n, label, ctx->color, err);
+        code = tu_grid_text(
+            &out, &(struct tu_grid){cell, n, n, label, ctx->color, 0}, err);
     if (!code)
         tu_print(ctx, "%s\n%s", title, out.data);
     tu_buf_release(&out);

@@ -28,6 +28,7 @@ static struct tu_report {
     struct tu_buf cells;           /* texts with their NULs, row after row */
     size_t rows, ncolumns;
     unsigned width[COLUMNS_MAX];
+    bool filled[COLUMNS_MAX];      /* a row has a text there */
     struct tu_jw jw;
     struct tu_buf line;            /* the JSON object being built */
     bool lines, result;            /* head or object was written */
@@ -196,6 +197,7 @@ static void json_cell(struct tu_jw *w, const struct tu_column *c,
     }
     switch (c->kind) {
     case TU_COL_TEXT:
+    case TU_COL_DIGITS:
     case TU_COL_NAME: tu_jw_str(w, c->key, cell->s); break;
     case TU_COL_U64:
     case TU_COL_BYTES: tu_jw_u64(w, c->key, cell->u); break;
@@ -221,6 +223,7 @@ static int text_cell(struct tu_buf *b, const struct tu_column *c,
         return tu_buf_text(b, "-", err);
     switch (c->kind) {
     case TU_COL_TEXT:
+    case TU_COL_DIGITS:
     case TU_COL_NAME: return tu_text_escape(b, cell->s, strlen(cell->s), err);
     case TU_COL_JSON: return tu_buf_text(b, cell->s ? cell->s : "-", err);
     case TU_COL_U64: return tu_buf_printf(b, err, "%" PRIu64, cell->u);
@@ -245,7 +248,7 @@ static unsigned screen_width(const char *s)
 static bool to_the_right(enum tu_column_kind kind)
 {
     return kind == TU_COL_U64 || kind == TU_COL_I64 || kind == TU_COL_REAL ||
-           kind == TU_COL_BYTES;
+           kind == TU_COL_BYTES || kind == TU_COL_DIGITS;
 }
 
 /* One line from consecutive texts; returns the text after the last. */
@@ -256,6 +259,10 @@ static const char *print_line(struct tu_ctx *ctx, const char *s)
         const struct tu_column *c = &report.columns[i];
         if (!c->title)
             continue;
+        if (!report.filled[i]) {
+            s += strlen(s) + 1;
+            continue;
+        }
         unsigned w = screen_width(s), pad = w < report.width[i] ? report.width[i] - w : 0;
         bool right = to_the_right(c->kind);
         tu_print(ctx, "%s%*s%s%*s", between, right ? (int)pad : 0, "", s,
@@ -270,6 +277,8 @@ static const char *print_line(struct tu_ctx *ctx, const char *s)
 static void print_rows(struct tu_ctx *ctx)
 {
     const char *s = report.cells.data;
+    for (size_t i = 0; i < report.ncolumns && report.rows == 1; i++)
+        report.filled[i] = true; /* titles alone */
     for (size_t i = 0; i < report.rows; i++)
         s = print_line(ctx, s);
     report.rows = 0;
@@ -303,6 +312,8 @@ static void add_text_row(struct tu_ctx *ctx, const struct tu_cell *cells)
         unsigned w = screen_width(report.cells.data + at);
         if (w > report.width[i])
             report.width[i] = w;
+        if (w && cells)
+            report.filled[i] = true;
     }
     report.rows++;
     if (as_they_come())
@@ -316,8 +327,11 @@ void tu_rows_begin(struct tu_ctx *ctx, const struct tu_column *columns)
     report.ncolumns = 0;
     for (size_t i = 0; columns[i].key && i < COLUMNS_MAX; i++) {
         report.width[i] = columns[i].width;
+        report.filled[i] = false;
         report.ncolumns++;
     }
+    for (size_t i = 0; i < report.ncolumns && as_they_come(); i++)
+        report.filled[i] = true;
     if (tu_text_wanted(ctx))
         add_text_row(ctx, NULL);
     if (tu_json_wanted(ctx) && !report.lines) {

@@ -22,6 +22,7 @@ bool tu_json_wanted(struct tu_ctx *ctx);
 
 enum tu_column_kind {
     TU_COL_TEXT,  /* .s, escaped in text */
+    TU_COL_DIGITS,/* .s, a number's text: a string in JSON, to the right in text */
     TU_COL_NAME,  /* the same, last on its line: not padded */
     TU_COL_U64,   /* .u */
     TU_COL_I64,   /* .i */
@@ -36,7 +37,8 @@ struct tu_column {
     const char *key;   /* in JSON; NULL ends the columns */
     const char *title; /* in the text table; NULL: only in JSON */
     enum tu_column_kind kind;
-    unsigned width;    /* when every column has one, rows are printed as they come */
+    unsigned width;    /* when every column has one, rows are printed as they come; else
+                        * columns without a text in any row are left out of the table */
 };
 
 struct tu_cell {

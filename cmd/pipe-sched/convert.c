@@ -14,28 +14,24 @@ static struct {
 
 static const char *const recvs[] = {"asap", "late", NULL};
 
-#define TO_OPTION                                                                        \
-    {0,          "to",                                                                   \
-     "FORM",     "what is written; --list=forms names the forms",                        \
-     TU_OPT_STRING, &opt.to,                                                             \
-     NULL,       0}
-
 static const struct tu_opt convert_options[] = {
     PIPE_INPUT_OPTIONS,
-    TO_OPTION,
+    PIPE_TO_OPTION(&opt.to),
     {0, "strip", NULL, "leave communication out", TU_OPT_FLAG, &opt.strip, NULL, 0},
     {0},
 };
 static const struct tu_opt draw_options[] = {
     PIPE_INPUT_OPTIONS,
-    TO_OPTION,
+    PIPE_TO_OPTION(&opt.to),
     {0, "over", "TRACE", "a measured step, drawn below the simulated one of each rank",
      TU_OPT_FILE_IN, &opt.over, NULL, 0},
+    {0, "width", "N", "characters of a line of text; default: the terminal's, or 100",
+     TU_OPT_U64, &pipe_width, NULL, 0},
     {0},
 };
 static const struct tu_opt lower_options[] = {
     PIPE_INPUT_OPTIONS,
-    TO_OPTION,
+    PIPE_TO_OPTION(&opt.to),
     {0, "prefetch", "N", "stages gathered ahead of use; 0: parameters are not gathered",
      TU_OPT_U64, &opt.depth, NULL, 0},
     {0, "merge", NULL, "an I directly followed by its W becomes a B first", TU_OPT_FLAG,
@@ -105,12 +101,15 @@ static int run(struct tu_ctx *ctx, int argc, char **argv)
                            .transfers = !opt.compute,
                            .late = opt.recv};
     bool lower = ctx->cmd == &pipe_lower, draw = ctx->cmd == &pipe_draw;
-    const char *to = opt.to ? opt.to : "json";
-    if (!opt.to && draw)
-        to = !strcmp(ctx->output, "-") && !opt.over && isatty(STDOUT_FILENO) ? "text" : "svg";
-    if (opt.over && strcmp(to, "svg"))
+    bool shown = !strcmp(ctx->output, "-") && !opt.over && isatty(STDOUT_FILENO);
+    const char *to;
+    int rc = pipe_form(&to, ctx, opt.to, !draw ? "json" : shown ? "text" : "svg", &err);
+    if (!rc && opt.over && strcmp(to, "svg"))
         return tu_usage(ctx, "draw: --over is drawn in SVG only");
-    int rc = pipe_load(ctx, argc, argv, &s, &c, &err);
+    if (!rc && pipe_width && strcmp(to, "text"))
+        return tu_usage(ctx, "draw: --width is for --to text");
+    if (!rc)
+        rc = pipe_load(ctx, argc, argv, &s, &c, &err);
     if (rc)
         return tu_error(ctx, &err);
     if (lower || opt.strip)

@@ -6,7 +6,7 @@ static struct {
     struct tu_spec schedule;
     uint64_t p, m, chunks;
     const char *to;
-} opt = {.to = "json"};
+} opt;
 
 static const struct tu_opt options[] = {
     {'s', "schedule", "NAME[:KEY=VALUE,...]", "which one; --list=schedules names them",
@@ -15,8 +15,7 @@ static const struct tu_opt options[] = {
     {'m', "microbatches", "N", "micro-batches of a step", TU_OPT_U64, &opt.m, NULL, 0},
     {'c', "chunks", "N", "chunks (stages) of a rank; default: the schedule's own",
      TU_OPT_U64, &opt.chunks, NULL, 0},
-    {0, "to", "FORM", "what is written; default json; --list=forms", TU_OPT_STRING,
-     &opt.to, NULL, 0},
+    PIPE_TO_OPTION(&opt.to),
     PIPE_CAP_OPTION,
     {0},
 };
@@ -35,10 +34,12 @@ static int run(struct tu_ctx *ctx, int argc, char **argv)
     (void)argv;
     if (!opt.schedule.name)
         return tu_usage(ctx, "gen: --schedule is needed; --list=schedules names them");
-    const struct tu_schedule *row = tu_schedule_find(opt.schedule.name);
-    if (!row)
-        return tu_usage(ctx, "no schedule is called '%s'; --list=schedules names them",
-                        opt.schedule.name);
+    const struct tu_schedule *row;
+    const char *to;
+    if (pipe_form(&to, ctx, opt.to, "json", &err))
+        return tu_error(ctx, &err);
+    if (pipe_row(&row, opt.schedule.name, &err))
+        return tu_error(ctx, &err);
     if (pipe_cost.cap && !row->caps)
         return tu_usage(ctx, "gen: %s does not look for a schedule: no --memory-cap",
                         row->name);
@@ -49,15 +50,16 @@ static int run(struct tu_ctx *ctx, int argc, char **argv)
                                 .v = clamp(opt.chunks),
                                 .spec = &opt.schedule,
                                 .cost = &cost};
-    uint32_t chunks = q.v ? q.v : row->chunks_min;
-    int rc = pipe_cost_get(&cost, chunks, &err);
+    int rc = tu_schedule_chunks(&q.v, row, &q, &err);
+    if (!rc)
+        rc = pipe_cost_get(&cost, q.v, &err);
     if (rc)
         return tu_error(ctx, &err);
-    rc = pipe_cap(&cost, chunks, &q.cap, &err);
+    rc = pipe_cap(&cost, q.v, &q.cap, &err);
     if (!rc)
         rc = tu_schedule_make(&s, row, &q, &err);
     if (!rc)
-        rc = pipe_write(ctx, s, &cost, opt.to, &err);
+        rc = pipe_write(ctx, s, &cost, to, &err);
     tu_sched_free(s);
     tu_cost_release(&cost);
     return rc ? tu_error(ctx, &err) : ctx->status;

@@ -1,11 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* opts.c: options and steps that the subcommands of pipe-sched share. */
 #include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
 #include "pipe-sched/pipe.h"
 
 struct pipe_cost pipe_cost;
 struct pipe_input pipe_input;
+uint64_t pipe_width;
 
 static const char *const releases[] = {"w", "split", NULL};
 static const char *const syncs[] = {"bypass", "barrier", NULL};
@@ -86,7 +90,9 @@ int pipe_cost_over(struct tu_cost *c, uint32_t chunks, struct tu_err *err)
 int pipe_cost_get(struct tu_cost *c, uint32_t chunks, struct tu_err *err)
 {
     tu_cost_init(c);
-    int rc = pipe_cost_over(c, chunks, err);
+    int rc = pipe_cost.share ? tu_cost_share(c, chunks, err) : 0;
+    if (!rc)
+        rc = pipe_cost_over(c, chunks, err);
     if (rc)
         tu_cost_release(c);
     return rc;
@@ -98,15 +104,63 @@ int pipe_cap(const struct tu_cost *c, uint32_t chunks, int64_t *cap, struct tu_e
     *cap = 0;
     if (!pipe_cost.cap)
         return 0;
-    int rc = tu_decimal(pipe_cost.cap, &value, &scale, err);
-    if (rc) {
-        tu_err_prefix(err, "--memory-cap");
-        return rc;
-    }
+    if (tu_decimal(pipe_cost.cap, &value, &scale, err))
+        return tu_fail(err, TU_EUSAGE,
+                       "--memory-cap %.40s: a number of activations is expected; for a cap "
+                       "in GB say how large one is, in GB too: --memory B=1.5 --memory-cap 40",
+                       pipe_cost.cap);
+    if (value > INT64_MAX / unit)
+        return tu_fail(err, TU_EUSAGE, "--memory-cap %.40s: too large", pipe_cost.cap);
     *cap = value * unit / scale;
-    return *cap > 0
-               ? 0
-               : tu_fail(err, TU_EUSAGE, "--memory-cap %s: is too small", pipe_cost.cap);
+    return *cap > 0 ? 0
+                    : tu_fail(err, TU_EUSAGE, "--memory-cap %.40s: nothing fits in that",
+                              pipe_cost.cap);
+}
+
+int pipe_row(const struct tu_schedule **row, const char *name, struct tu_err *err)
+{
+    *row = tu_schedule_find(name);
+    return *row ? 0
+                : tu_fail(err, TU_EUSAGE,
+                          "no schedule is called '%.40s'; --list=schedules names them", name);
+}
+
+/* The form whose files end so; NULL: none. */
+static const char *form_of(const char *suffix)
+{
+    for (size_t i = 0; tu_sched_forms[i]; i++)
+        if (tu_sched_forms[i]->suffix && !strcmp(suffix, tu_sched_forms[i]->suffix))
+            return tu_sched_forms[i]->name;
+    return strcmp(suffix, "tns") ? NULL : "tns";
+}
+
+int pipe_form(const char **form, const struct tu_ctx *ctx, const char *given,
+              const char *fallback, struct tu_err *err)
+{
+    const char *slash = strrchr(ctx->output, '/');
+    const char *name = slash ? slash + 1 : ctx->output;
+    const char *dot = *name ? strrchr(name + 1, '.') : NULL;
+    const char *found = dot ? form_of(dot + 1) : NULL;
+    *form = given ? given : found ? found : fallback;
+    if (given || found || !dot || ctx->cmd != &pipe_draw)
+        return 0;
+    char known[80] = "";
+    for (size_t i = 0, n = 0; tu_sched_forms[i]; i++)
+        if (tu_sched_forms[i]->suffix)
+            n += (size_t)snprintf(known + n, sizeof known - n, " .%s",
+                                  tu_sched_forms[i]->suffix);
+    return tu_fail(err, TU_EUSAGE, "-o %.200s: forms are known by%s .tns; --to says another",
+                   ctx->output, known);
+}
+
+static size_t line_width(void)
+{
+    struct winsize w;
+    if (pipe_width)
+        return (size_t)pipe_width;
+    return isatty(STDOUT_FILENO) && !ioctl(STDOUT_FILENO, TIOCGWINSZ, &w) && w.ws_col
+               ? w.ws_col
+               : 100;
 }
 
 static int slurp(struct tu_in *in, struct tu_buf *out, struct tu_err *err)
@@ -280,7 +334,7 @@ int pipe_write(struct tu_ctx *ctx, const struct tu_sched *s, const struct tu_cos
     else if (!rc && stream)
         rc = to_stream(ctx, s, c, &sim, err);
     else if (!rc) {
-        rc = !strcmp(form, "text") ? tu_sched_grid(&text, s, c, &sim, ctx->color, err)
+        rc = !strcmp(form, "text") ? tu_sched_grid(&text, s, &sim, ctx->color, line_width(), err)
                                    : f->write(&text, s, c, &sim, err);
         if (!rc)
             rc = pipe_bytes(ctx, &text, err);

@@ -24,19 +24,23 @@ extern const struct tu_opt pipe_cost_options[];
 #define PIPE_CAP_OPTION                                                                  \
     {0,                                                                                  \
      "memory-cap",                                                                       \
-     "SIZE",                                                                             \
-     "most activation memory of a rank, in M_B",                                         \
+     "N",                                                                                \
+     "most activations that a rank holds, in shares of a micro-batch",                   \
      TU_OPT_STRING,                                                                      \
      &pipe_cost.cap,                                                                     \
      NULL,                                                                               \
      0}
-/* Fill c from the options; share: chunks that a rank's times are divided among. */
+/* Fill c from the options; with --share a rank's times, also the default ones, are divided
+ * among its chunks. */
 TU_MUST int pipe_cost_get(struct tu_cost *c, uint32_t chunks, struct tu_err *err);
 /* The options over a cost that a file brought. */
 TU_MUST int pipe_cost_over(struct tu_cost *c, uint32_t chunks, struct tu_err *err);
 /* --memory-cap in memory units, 0 when it is not given. */
 TU_MUST int pipe_cap(const struct tu_cost *c, uint32_t chunks, int64_t *cap,
                      struct tu_err *err);
+
+/* The schedule of that name. Errors: TU_EUSAGE. */
+TU_MUST int pipe_row(const struct tu_schedule **row, const char *name, struct tu_err *err);
 
 /* What subcommands that read one schedule are told about it. */
 struct pipe_input {
@@ -71,6 +75,15 @@ TU_MUST int pipe_load(struct tu_ctx *ctx, int argc, char **argv, struct tu_sched
 TU_MUST int pipe_read(struct tu_ctx *ctx, const char *path, const char *form,
                       const struct tu_sched_hint *hint, struct tu_sched **s,
                       struct tu_cost *c, struct tu_err *err);
+/* The form to write: as given, or by the suffix of -o, or else `fallback`; a picture of an
+ * unknown suffix is refused. */
+TU_MUST int pipe_form(const char **form, const struct tu_ctx *ctx, const char *given,
+                      const char *fallback, struct tu_err *err);
+/* Characters of a line of text: --width, or the terminal's, or 100. */
+extern uint64_t pipe_width;
+#define PIPE_TO_OPTION(where)                                                            \
+    {0, "to", "FORM", "what is written; default: by the suffix of -o, else json",        \
+     TU_OPT_STRING, where, NULL, 0}
 TU_MUST int pipe_slurp(const char *path, struct tu_buf *out, struct tu_err *err);
 /* To -o in the named form; the times are simulated where the form shows them. */
 TU_MUST int pipe_write(struct tu_ctx *ctx, const struct tu_sched *s,

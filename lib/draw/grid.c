@@ -47,28 +47,24 @@ static int cell(struct tu_buf *out, const struct tu_grid_cell *c, size_t width,
     return rc;
 }
 
-int tu_grid_text(struct tu_buf *out, const struct tu_grid_cell *grid, size_t rows,
-                 size_t cols, const char *const *row_label, bool colour,
-                 struct tu_err *err)
+/* Columns `from` up to `to` of all rows. */
+static int block(struct tu_buf *out, const struct tu_grid *g, size_t from, size_t to,
+                 size_t width, size_t label, struct tu_err *err)
 {
-    size_t width = 1, label = 0;
-    for (size_t i = 0; i < rows * cols; i++)
-        width = columns(grid[i].text) > width ? columns(grid[i].text) : width;
-    for (size_t r = 0; row_label && r < rows; r++)
-        label = columns(row_label[r]) > label ? columns(row_label[r]) : label;
     int rc = 0;
-    for (size_t r = 0; r < rows && !rc; r++) {
-        size_t last = cols;
-        const struct tu_grid_cell *c = grid + r * cols;
-        while (last && !columns(c[last - 1].text) && !(colour && c[last - 1].colour >= 0))
+    for (size_t r = 0; r < g->rows && !rc; r++) {
+        size_t last = to;
+        const struct tu_grid_cell *c = g->cell + r * g->cols;
+        while (last > from && !columns(c[last - 1].text) &&
+               !(g->colour && c[last - 1].colour >= 0))
             last--;
         if (label) {
-            rc = tu_buf_text(out, row_label[r], err);
-            if (!rc && last)
-                rc = pad(out, label - columns(row_label[r]) + 2, err);
+            rc = tu_buf_text(out, g->label[r], err);
+            if (!rc && last > from)
+                rc = pad(out, label - columns(g->label[r]) + 2, err);
         }
-        for (size_t k = 0; k < last && !rc; k++) {
-            rc = cell(out, &c[k], width, colour, err);
+        for (size_t k = from; k < last && !rc; k++) {
+            rc = cell(out, &c[k], width, g->colour, err);
             if (!rc && k + 1 < last)
                 rc = pad(out, 1, err);
         }
@@ -76,6 +72,26 @@ int tu_grid_text(struct tu_buf *out, const struct tu_grid_cell *grid, size_t row
             out->n--;
         if (!rc)
             rc = tu_buf_text(out, "\n", err);
+    }
+    return rc;
+}
+
+int tu_grid_text(struct tu_buf *out, const struct tu_grid *g, struct tu_err *err)
+{
+    size_t width = 1, label = 0, fits = g->cols;
+    for (size_t i = 0; i < g->rows * g->cols; i++)
+        width = columns(g->cell[i].text) > width ? columns(g->cell[i].text) : width;
+    for (size_t r = 0; g->label && r < g->rows; r++)
+        label = columns(g->label[r]) > label ? columns(g->label[r]) : label;
+    size_t before = label ? label + 2 : 0;
+    if (g->width)
+        fits = g->width > before + width ? (g->width - before + 1) / (width + 1) : 1;
+    int rc = g->cols ? 0 : block(out, g, 0, 0, width, label, err);
+    for (size_t at = 0; at < g->cols && !rc; at += fits) {
+        rc = at ? tu_buf_text(out, "\n", err) : 0;
+        if (!rc)
+            rc = block(out, g, at, at + fits < g->cols ? at + fits : g->cols, width, label,
+                       err);
     }
     return rc;
 }

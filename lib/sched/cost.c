@@ -212,6 +212,17 @@ static int set_key(struct tu_cost *c, const char *key, const char *value, uint32
                    key, value);
 }
 
+int tu_cost_share(struct tu_cost *c, uint32_t n, struct tu_err *err)
+{
+    int rc = n > 1 ? tui_cost_rescale(c, n, err) : 0;
+    for (size_t i = 0; i < sizeof timed / sizeof *timed && !rc && n > 1; i++)
+        if (timed[i].share && c->time[timed[i].kind] > 0)
+            c->time[timed[i].kind] /= n;
+    if (!rc && n > 1 && c->pair > 0)
+        c->pair /= n;
+    return rc;
+}
+
 int tu_cost_parse(struct tu_cost *c, const char *text, uint32_t share, struct tu_err *err)
 {
     struct tu_spec spec;

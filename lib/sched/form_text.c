@@ -38,11 +38,10 @@ static void put(struct tu_grid_cell *row, char *text, const struct tu_op *op,
 }
 
 static int text_grid(struct tu_buf *out, const struct tu_sched *s,
-                     const struct tu_cost *c, const struct tu_sim *sim, bool colour,
+                     const struct tu_sim *sim, bool colour, size_t width,
                      struct tu_err *err)
 {
     int64_t step = 0;
-    (void)c;
     for (size_t i = 0; i < sim->ops; i++)
         step = gcd(gcd(step, sim->start[i]), sim->end[i]);
     int64_t cols = step ? sim->makespan / step : 0;
@@ -71,7 +70,9 @@ static int text_grid(struct tu_buf *out, const struct tu_sched *s,
         }
     }
     if (!rc)
-        rc = tu_grid_text(out, grid, s->ranks, (size_t)cols, label, colour, err);
+        rc = tu_grid_text(
+            out,
+            &(struct tu_grid){grid, s->ranks, (size_t)cols, label, colour, width}, err);
     tu_free(grid);
     tu_free(text);
     tu_free(label);
@@ -83,13 +84,14 @@ static int write_text(struct tu_buf *out, const struct tu_sched *s,
                       const struct tu_cost *c, const struct tu_sim *sim,
                       struct tu_err *err)
 {
-    return text_grid(out, s, c, sim, false, err);
+    (void)c;
+    return text_grid(out, s, sim, false, 0, err);
 }
 
-int tu_sched_grid(struct tu_buf *out, const struct tu_sched *s, const struct tu_cost *c,
-                  const struct tu_sim *sim, bool colour, struct tu_err *err)
+int tu_sched_grid(struct tu_buf *out, const struct tu_sched *s, const struct tu_sim *sim,
+                  bool colour, size_t width, struct tu_err *err)
 {
-    return text_grid(out, s, c, sim, colour, err);
+    return text_grid(out, s, sim, colour, width, err);
 }
 
 /* TikZ
@@ -234,8 +236,8 @@ static int write_dot(struct tu_buf *out, const struct tu_sched *s,
 }
 
 const struct tu_sched_form tui_form_text = {
-    "text", "a grid for the terminal", NULL, NULL, write_text, true};
+    "text", "a grid for the terminal", NULL, NULL, write_text, true, "txt"};
 const struct tu_sched_form tui_form_tikz = {
-    "tikz", "a standalone LaTeX picture", NULL, NULL, write_tikz, true};
+    "tikz", "a standalone LaTeX picture", NULL, NULL, write_tikz, true, "tex"};
 const struct tu_sched_form tui_form_dot = {
-    "dot", "the graph of dependences, for Graphviz", NULL, NULL, write_dot, false};
+    "dot", "the graph of dependences, for Graphviz", NULL, NULL, write_dot, false, "dot"};

@@ -165,4 +165,4 @@ static int write_trace(struct tu_buf *out, const struct tu_sched *s,
 }
 
 const struct tu_sched_form tui_form_trace = {
-    "trace", "Chrome trace events, for Perfetto", NULL, NULL, write_trace, true};
+    "trace", "Chrome trace events, for Perfetto", NULL, NULL, write_trace, true, NULL};

@@ -20,6 +20,17 @@ int64_t tu_cost_unit(const struct tu_cost *c, uint32_t chunks)
     return tui_mem_of(c, chunks).unit;
 }
 
+int tui_cap_low(const struct tu_cost *c, uint32_t chunks, int64_t cap, const char *what,
+                int64_t least, struct tu_err *err)
+{
+    char a[40], b[40];
+    int64_t unit = c ? tu_cost_unit(c, chunks) : 2 * (int64_t)chunks;
+    return tu_fail(err, TU_EUSAGE,
+                   "memory cap %s: is less than %s, %s (in M_B, activations of a rank's "
+                   "share of a micro-batch)",
+                   tu_ticks_text(cap, unit, a), what, tu_ticks_text(least, unit, b));
+}
+
 struct event {
     int64_t time;
     int64_t change;

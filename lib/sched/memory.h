@@ -13,5 +13,8 @@ struct tui_mem {
     int64_t unit, full, for_w, ckpt;
 };
 struct tui_mem tui_mem_of(const struct tu_cost *c, uint32_t chunks);
+/* TU_EUSAGE: a cap is below `least`, which is `what`; both are told in M_B. c may be NULL. */
+int tui_cap_low(const struct tu_cost *c, uint32_t chunks, int64_t cap, const char *what,
+                int64_t least, struct tu_err *err);
 
 #endif

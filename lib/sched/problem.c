@@ -2,6 +2,7 @@
 /* problem.c: the optimiser's problem, its plain lower bounds, and the value of an order.
  */
 #include <string.h>
+#include "sched/memory.h"
 #include "sched/problem.h"
 
 int tui_problem_make(struct tui_problem *x, const uint32_t *place, uint32_t stages,
@@ -49,9 +50,8 @@ int tui_problem_make(struct tui_problem *x, const uint32_t *place, uint32_t stag
     x->mem_i = x->mem_f - x->mem_w;
     if (x->cap && x->cap < x->mem_f) {
         tui_problem_release(x);
-        return tu_fail(err, TU_EUSAGE,
-                       "memory cap: %lld units are less than one activation (%lld)",
-                       (long long)q->cap, (long long)x->mem_f);
+        return tui_cap_low(c, stages / q->p, q->cap, "one activation of a stage", x->mem_f,
+                           err);
     }
     return 0;
 }
@@ -135,10 +135,16 @@ void tui_order_release(struct tui_order *o)
     *o = (struct tui_order){0};
 }
 
-/* One rank's walk through its order. */
+/* A walk through an order: of each rank what is next, its clock and its memory; of each
+ * stage how many F, I and W are done, and when each F and I ended. */
 struct walk {
-    size_t next;
-    int64_t clock, mem;
+    const struct tui_problem *x;
+    struct rank {
+        size_t next;
+        int64_t clock, mem;
+    } *rank;               /* [p] */
+    int64_t *f_end, *i_end; /* [stages][m] */
+    uint32_t *done;        /* [stages][3] */
 };
 
 int tui_order_of(const struct tui_problem *x, const struct tu_sched *s,
@@ -169,68 +175,81 @@ int tui_order_of(const struct tui_problem *x, const struct tu_sched *s,
     return 0;
 }
 
+/* Run the next operation of a rank; false when what it needs has not run yet. */
+static bool run_next(struct walk *w, struct rank *r, uint32_t op)
+{
+    const struct tui_problem *x = w->x;
+    uint32_t s = op / 4, kind = op % 4, *n = &w->done[3 * s];
+    size_t row = (size_t)s * x->m;
+    bool last = s + 1 == x->stages;
+    int64_t in = 0;
+    if (kind == TU_OP_F) {
+        if (s && n[-3] <= n[0])
+            return false;
+        in = s ? w->f_end[row - x->m + n[0]] + x->c_fwd[s] : 0;
+        r->clock = (in > r->clock ? in : r->clock) + x->f[s];
+        w->f_end[row + n[0]++] = r->clock;
+        r->mem += x->mem_f;
+    } else if (kind == TU_OP_I) {
+        if (n[0] <= n[1] || (!last && n[4] <= n[1]))
+            return false;
+        in = last ? 0 : w->i_end[row + x->m + n[1]] + x->c_bwd[s];
+        r->clock = (in > r->clock ? in : r->clock) + x->i[s];
+        w->i_end[row + n[1]++] = r->clock;
+        r->mem -= x->mem_i;
+    } else {
+        if (n[1] <= n[2])
+            return false;
+        n[2]++;
+        r->clock += x->w[s];
+        r->mem -= x->mem_w;
+    }
+    r->next++;
+    return true;
+}
+
+/* All of it; false when it deadlocks or exceeds the cap. */
+static bool run_all(struct walk *w, const struct tui_order *o)
+{
+    const struct tui_problem *x = w->x;
+    bool moved = true, ended = true;
+    while (moved) {
+        moved = false;
+        for (uint32_t k = 0; k < x->p; k++) {
+            struct rank *r = &w->rank[k];
+            while (o->base[k] + r->next < o->base[k + 1] &&
+                   run_next(w, r, o->op[o->base[k] + r->next])) {
+                moved = true;
+                if (x->cap && r->mem > x->cap)
+                    return false;
+            }
+        }
+    }
+    for (uint32_t k = 0; k < x->p; k++)
+        ended = ended && o->base[k] + w->rank[k].next == o->base[k + 1];
+    return ended;
+}
+
 int tui_order_value(const struct tui_problem *x, struct tui_order *o, struct tu_err *err)
 {
     size_t cells = (size_t)x->stages * x->m;
-    int64_t *end = tu_alloc(2 * cells, sizeof *end, err);
-    uint32_t *done = tu_calloc(3 * (size_t)x->stages, sizeof *done, err);
-    struct walk *w = tu_calloc(x->p, sizeof *w, err);
-    int rc = end && done && w ? 0 : TU_ENOMEM;
-    bool moved = !rc, over = false;
+    struct walk w = {.x = x};
+    w.f_end = tu_alloc(2 * cells, sizeof *w.f_end, err);
+    w.done = tu_calloc(3 * (size_t)x->stages, sizeof *w.done, err);
+    w.rank = tu_calloc(x->p, sizeof *w.rank, err);
+    int rc = w.f_end && w.done && w.rank ? 0 : TU_ENOMEM;
     o->value = INT64_MAX;
-    while (moved && !over) {
-        moved = false;
-        for (uint32_t r = 0; r < x->p && !over; r++)
-            while (o->base[r] + w[r].next < o->base[r + 1]) {
-                uint32_t s = o->op[o->base[r] + w[r].next] / 4;
-                uint32_t kind = o->op[o->base[r] + w[r].next] % 4;
-                uint32_t *n = &done[3 * s];
-                int64_t at = w[r].clock, took;
-                if (kind == TU_OP_F) {
-                    uint32_t mb = n[0];
-                    if (s && done[3 * (s - 1)] <= mb)
-                        break;
-                    int64_t in = s ? end[(s - 1) * x->m + mb] + x->c_fwd[s] : 0;
-                    at = in > at ? in : at;
-                    took = x->f[s];
-                    w[r].mem += x->mem_f;
-                    end[s * x->m + mb] = at + took;
-                    n[0]++;
-                } else if (kind == TU_OP_I) {
-                    uint32_t mb = n[1];
-                    bool last = s + 1 == x->stages;
-                    if (n[0] <= mb || (!last && done[3 * (s + 1) + 1] <= mb))
-                        break;
-                    int64_t in =
-                        last ? 0 : end[cells + (s + 1) * x->m + mb] + x->c_bwd[s];
-                    at = in > at ? in : at;
-                    took = x->i[s];
-                    w[r].mem -= x->mem_i;
-                    end[cells + s * x->m + mb] = at + took;
-                    n[1]++;
-                } else {
-                    if (n[1] <= n[2])
-                        break;
-                    took = x->w[s];
-                    w[r].mem -= x->mem_w;
-                    n[2]++;
-                }
-                over = over || (x->cap && w[r].mem > x->cap);
-                w[r].clock = at + took;
-                w[r].next++;
-                moved = true;
-            }
+    if (!rc) {
+        w.i_end = w.f_end + cells;
+        if (run_all(&w, o))
+            o->value = 0;
+        for (uint32_t k = 0; k < x->p && o->value < INT64_MAX; k++)
+            if (w.rank[k].clock - x->begin[k] > o->value)
+                o->value = w.rank[k].clock - x->begin[k];
     }
-    int64_t value = 0;
-    for (uint32_t r = 0; !rc && r < x->p; r++) {
-        over = over || o->base[r] + w[r].next < o->base[r + 1];
-        value = w[r].clock - x->begin[r] > value ? w[r].clock - x->begin[r] : value;
-    }
-    if (!rc && !over)
-        o->value = value;
-    tu_free(end);
-    tu_free(done);
-    tu_free(w);
+    tu_free(w.f_end);
+    tu_free(w.done);
+    tu_free(w.rank);
     return rc;
 }
 

@@ -8,6 +8,8 @@
 #include <string.h>
 #include "sched/build.h"
 
+#define KEYS_MAX 8 /* of a row */
+
 static const char *const op_letters[TU_OP_KINDS] = {
 #define TEXT(NAME, text, help) text,
     TU_OP_TABLE(TEXT)
@@ -228,6 +230,33 @@ const char *tu_sched_rank_name(const struct tu_sched *s, uint32_t rank, char out
     return out;
 }
 
+/* The row's own keys and `chunks`, which all have. */
+static int keys(const struct tu_schedule *row, const struct tu_spec *spec,
+                struct tu_err *err)
+{
+    const char *known[KEYS_MAX + 2] = {"chunks"};
+    for (size_t k = 0; row->key && row->key[k] && k < KEYS_MAX; k++)
+        known[k + 1] = row->key[k];
+    return tu_spec_check(spec, known, err);
+}
+
+int tu_schedule_chunks(uint32_t *v, const struct tu_schedule *row,
+                       const struct tu_sched_params *q, struct tu_err *err)
+{
+    uint64_t key = 0;
+    int rc = q->spec ? keys(row, q->spec, err) : 0;
+    if (!rc && q->spec)
+        rc = tu_spec_u64(q->spec, "chunks", 0, &key, err);
+    if (!rc && key && q->v && key != q->v)
+        rc = tu_fail(err, TU_EUSAGE, "%s: chunks per rank: %llu and %u are asked for",
+                     row->name, (unsigned long long)key, q->v);
+    if (!rc && key > TU_SCHED_MAX)
+        rc = tu_fail(err, TU_EUSAGE, "%s: chunks: %llu is over %u", row->name,
+                     (unsigned long long)key, TU_SCHED_MAX);
+    *v = q->v ? q->v : key ? (uint32_t)key : row->chunks ? row->chunks : row->chunks_min;
+    return rc;
+}
+
 static int sizes(const struct tu_schedule *row, const struct tu_sched_params *q,
                  struct tu_err *err)
 {
@@ -237,7 +266,7 @@ static int sizes(const struct tu_schedule *row, const struct tu_sched_params *q,
     } part[] = {
         {"ranks (-p)", q->p},
         {"micro-batches (-m)", q->m},
-        {"chunks (-v)", q->v},
+        {"chunks (-c)", q->v},
     };
     for (size_t i = 0; i < 3; i++)
         if (!part[i].v || part[i].v > TU_SCHED_MAX)
@@ -265,14 +294,11 @@ static int sizes(const struct tu_schedule *row, const struct tu_sched_params *q,
 int tu_schedule_make(struct tu_sched **out, const struct tu_schedule *row,
                      const struct tu_sched_params *params, struct tu_err *err)
 {
-    static const char *const none[] = {NULL};
     struct tu_sched_params q = *params;
     *out = NULL;
-    if (!q.v)
-        q.v = row->chunks_min;
-    int rc = sizes(row, &q, err);
-    if (!rc && q.spec)
-        rc = tu_spec_check(q.spec, row->key ? row->key : none, err);
+    int rc = tu_schedule_chunks(&q.v, row, params, err);
+    if (!rc)
+        rc = sizes(row, &q, err);
     if (!rc && row->legal)
         rc = row->legal(&q, err);
     if (!rc)

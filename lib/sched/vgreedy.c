@@ -235,6 +235,7 @@ static int zbv_auto(struct tu_sched **out, const struct tu_sched_params *q,
     g.mem_w = !c->mem_b ? 1 : c->release == TU_MEM_AT_W ? c->mem_b : c->mem_w;
     g.mem_i = g.mem_f - g.mem_w;
     g.cap = q->cap ? q->cap : 2 * (int64_t)q->p * g.mem_f;
+    char text[40];
     tui_build_begin(&b, q->p, 2 * q->p, 1, q->m, err);
     tui_place_snake(&b);
     g.r = tu_calloc(q->p, sizeof *g.r, err);
@@ -245,9 +246,8 @@ static int zbv_auto(struct tu_sched **out, const struct tu_sched_params *q,
     if (!g.r || !g.end || !g.op || !g.queue || !climb)
         b.code = b.code ? b.code : TU_ENOMEM;
     if (!b.code && search(&g, g.op + ops, climb) == INT64_MAX)
-        b.code =
-            tu_fail(err, TU_EUSAGE, "zb-v-auto: memory cap: %lld units: no order found",
-                    (long long)g.cap);
+        b.code = tu_fail(err, TU_EUSAGE, "zb-v-auto: memory cap %s: no order was found",
+                         tu_ticks_text(g.cap, tu_cost_unit(c, 2), text));
     for (uint32_t k = 0; k < q->p && !b.code; k++)
         for (size_t i = 0; i < 6 * (size_t)q->m; i++)
             tui_add_op(&b, k, &g.op[ops + (size_t)k * 6 * q->m + i]);

@@ -9,6 +9,7 @@
  * are then moved while that helps. Source: Qi et al., "Pipeline Parallelism with
  * Controllable Memory", 2024, appendix A. */
 #include "sched/anneal.h"
+#include "sched/memory.h"
 #include "sched/vgrid.h"
 #include "sched/vsearch.h"
 
@@ -192,9 +193,7 @@ int tui_search_v(struct tu_sched **out, const struct tu_sched_params *q, bool mo
     if (!rc && move && s.best)
         rc = moves(&s, err);
     if (!rc && !s.best)
-        rc = tu_fail(err, TU_EUSAGE,
-                     "v-search: memory cap: %lld units: the least found is %lld",
-                     (long long)q->cap, (long long)s.least_peak);
+        rc = tui_cap_low(q->cost, 2, q->cap, "the least that was found", s.least_peak, err);
     if (rc)
         tu_sched_free(s.best);
     *out = rc ? NULL : s.best;

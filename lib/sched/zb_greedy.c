@@ -5,6 +5,7 @@
  * Eight variants (three yes-or-no rules) are tried and the shortest span is taken.
  * Source: Qi et al., "Zero Bubble Pipeline Parallelism", 2024, section 3.1. */
 #include <string.h>
+#include "sched/memory.h"
 #include "sched/zb_greedy.h"
 
 int tui_line_of(struct tui_line *l, const struct tu_sched_params *q, struct tu_err *err)
@@ -28,7 +29,10 @@ int tui_line_of(struct tui_line *l, const struct tu_sched_params *q, struct tu_e
     l->mem_f = c->mem_b ? c->mem_b : 2;
     l->mem_w = c->release == TU_MEM_AT_W && c->mem_b ? c->mem_b : c->mem_b ? c->mem_w : 1;
     l->mem_i = l->mem_f - l->mem_w;
-    return 0;
+    if (!l->cap || l->cap >= l->mem_f)
+        return 0;
+    tui_line_release(l);
+    return tui_cap_low(c, 1, l->cap, "one activation of a stage", l->mem_f, err);
 }
 
 void tui_line_release(struct tui_line *l)
@@ -225,13 +229,6 @@ int tui_zb_greedy(const struct tui_line *l, uint8_t *kind, int64_t *span,
     *span = INT64_MAX;
     if (!take || !g.r || !g.f_end || !g.kind) {
         rc = TU_ENOMEM;
-        goto out;
-    }
-    if (l->cap && l->cap < l->mem_f) {
-        rc = tu_fail(
-            err, TU_EUSAGE,
-            "memory cap: %lld is less than one activation (%lld): nothing can run",
-            (long long)l->cap, (long long)l->mem_f);
         goto out;
     }
     g.i_end = g.f_end + (size_t)l->p * l->m;

@@ -14,12 +14,12 @@ struct tui_line {
     int64_t cap;                 /* of each rank; 0: none */
 };
 
+/* TU_EUSAGE when a rank cannot hold one activation. */
 TU_MUST int tui_line_of(struct tui_line *l, const struct tu_sched_params *q,
                         struct tu_err *err);
 void tui_line_release(struct tui_line *l);
 
-/* Best of the eight variants: kind[p][3m], the order of each rank. TU_EUSAGE when a rank
- * cannot hold one activation. */
+/* Best of the eight variants: kind[p][3m], the order of each rank. */
 TU_MUST int tui_zb_greedy(const struct tui_line *l, uint8_t *kind, int64_t *span,
                           struct tu_err *err);
 

@@ -82,15 +82,21 @@ TU_API void tu_chart_draw(struct tu_svg *s, const struct tu_chart *c, double x, 
  * that is not finite. */
 TU_API size_t tu_ticks(double lo, double hi, size_t max, double *tick);
 
-/* A grid of coloured cells with short labels, for terminals: plain text without colour.
- * Appended to out, one line for each row. */
+/* A grid of coloured cells with short labels, for terminals: plain text without colour. */
 struct tu_grid_cell {
     const char *text;
     int colour; /* number for tu_colour, -1: none */
 };
-TU_API TU_MUST int tu_grid_text(struct tu_buf *out, const struct tu_grid_cell *cell,
-                                size_t rows, size_t cols, const char *const *row_label,
-                                bool colour, struct tu_err *err);
+struct tu_grid {
+    const struct tu_grid_cell *cell; /* [rows][cols] */
+    size_t rows, cols;
+    const char *const *label; /* [rows], NULL: none */
+    bool colour;
+    size_t width; /* of a line, in characters: the rest follows below; 0: no limit */
+};
+/* Appended to out, one line for each row. */
+TU_API TU_MUST int tu_grid_text(struct tu_buf *out, const struct tu_grid *g,
+                                struct tu_err *err);
 
 TU_END
 

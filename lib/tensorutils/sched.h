@@ -132,6 +132,9 @@ TU_API TU_MUST int tu_cost_copy(struct tu_cost *out, const struct tu_cost *c,
  * TU_EUSAGE. */
 TU_API TU_MUST int tu_cost_parse(struct tu_cost *c, const char *text, uint32_t share,
                                  struct tu_err *err);
+/* Times so far are of a rank's whole share: those of compute are divided among n chunks,
+ * exactly. */
+TU_API TU_MUST int tu_cost_share(struct tu_cost *c, uint32_t n, struct tu_err *err);
 /* "B=1,W=0.5,CKPT=0.1": memory of a rank's whole share in M_B, divided among its chunks.
  */
 TU_API TU_MUST int tu_cost_memory(struct tu_cost *c, const char *text, uint32_t chunks,
@@ -224,7 +227,7 @@ struct tu_sched_params {
 struct tu_schedule {
     const char *name, *help;
     const char *source;              /* paper, year */
-    uint32_t chunks_min, chunks_max; /* legal v; the first is the default */
+    uint32_t chunks_min, chunks_max; /* legal v */
     const char *const *key;          /* keys of its spec, NULL-ended, or NULL */
     /* Further rules. TU_EUSAGE with the legal values otherwise. NULL: none. */
     int (*legal)(const struct tu_sched_params *q, struct tu_err *err);
@@ -234,12 +237,17 @@ struct tu_schedule {
                                 or NULL */
     bool caps;               /* it keeps to tu_sched_params.cap */
     const char *pieces;      /* what its micro-batches are, NULL: that */
+    uint32_t chunks;         /* default of v; 0: chunks_min */
 };
 TU_API extern const struct tu_schedule *const tu_schedules[]; /* NULL-ended */
 TU_API const struct tu_schedule *tu_schedule_find(const char *name);
 /* What a rank of the schedule is called in pictures: "rank 3", or the row's own name. */
 TU_API const char *tu_sched_rank_name(const struct tu_sched *s, uint32_t rank,
                                       char out[24]);
+/* Chunks of a rank: q->v, the key `chunks` that every row's spec may have, or the row's
+ * default. TU_EUSAGE when the two differ, and for keys that the row does not have. */
+TU_API TU_MUST int tu_schedule_chunks(uint32_t *v, const struct tu_schedule *row,
+                                      const struct tu_sched_params *q, struct tu_err *err);
 /* Check everything, make it, name it. Errors: TU_EUSAGE. */
 TU_API TU_MUST int tu_schedule_make(struct tu_sched **out, const struct tu_schedule *row,
                                     const struct tu_sched_params *q, struct tu_err *err);
@@ -314,6 +322,7 @@ struct tu_sched_form {
     int (*write)(struct tu_buf *out, const struct tu_sched *s, const struct tu_cost *c,
                  const struct tu_sim *sim, struct tu_err *err);
     bool needs_sim;
+    const char *suffix; /* of a file's name, without the dot; NULL: no name says it */
 };
 TU_API extern const struct tu_sched_form *const tu_sched_forms[]; /* NULL-ended */
 /* A segment of a tensor stream: META "sched", sched.ops int32 [n,6], with sim sched.times
@@ -328,10 +337,10 @@ TU_API TU_MUST int tu_sched_from_stream(struct tu_sched **out, struct tu_cost *c
 TU_API TU_MUST int tu_sched_svg(struct tu_buf *out, const struct tu_sched *s,
                                 const struct tu_cost *c, const struct tu_sim *sim,
                                 const struct tu_measured *over, struct tu_err *err);
-/* The form "text", in colour on request. */
+/* The form "text", in colour on request, in lines of `width` characters (0: of any). */
 TU_API TU_MUST int tu_sched_grid(struct tu_buf *out, const struct tu_sched *s,
-                                 const struct tu_cost *c, const struct tu_sim *sim,
-                                 bool colour, struct tu_err *err);
+                                 const struct tu_sim *sim, bool colour, size_t width,
+                                 struct tu_err *err);
 TU_API const struct tu_sched_form *tu_sched_form_find(const char *name);
 /* Read by name, or by looks when form is NULL. Errors: TU_EFORMAT with rank, column,
  * text. */

@@ -5,7 +5,7 @@ load helper
 
 @test "a schedule with its certificate; the schedule is valid and as long as it says" {
     run -0 --separate-stderr pipe-sched optimize -p 4 -m 5 --cost F=5,I=5,W=5 --release split --memory-cap 3
-    assert_equal "$stderr" 'pipe-sched: span 105 by beam: lower bound 105, optimal'
+    assert_equal "${stderr_lines[0]}" 'pipe-sched: span 105 by beam, with one stage on a rank: lower bound 105, optimal'
     echo "$output" | { run -0 pipe-sched sim --release split; assert_line --partial 'span 105'; }
 }
 
@@ -18,7 +18,7 @@ load helper
 
 @test "the least memory for a time" {
     run -0 --separate-stderr pipe-sched optimize -p 4 -m 5 --cost F=5,I=5,W=5 --release split --time-cap 105
-    assert_equal "$stderr" 'pipe-sched: least memory 3 M_B for span 105: proven'
+    assert_equal "${stderr_lines[0]}" 'pipe-sched: least memory 3 M_B for span 105, with one stage on a rank: proven'
 }
 
 @test "CBC finds the same optimum in the exported program" {
@@ -34,6 +34,38 @@ load helper
     # shellcheck disable=SC2086
     pipe-sched optimize $args --read-sol a.sol 2>/dev/null |
         { run -0 pipe-sched sim --release split; assert_line --partial "span $value"; }
+}
+
+@test "what an optimum is among, and a hint where another placement does better" {
+    # Zero bubble in a V, memory of 1F1B: m · (F + I + W) = 96; with one stage a rank 103 is the least.
+    run -0 --separate-stderr pipe-sched optimize -p 8 -m 32 --memory-cap 8 -o s.json
+    assert_equal "$stderr" 'pipe-sched: span 103 by zb-1p, with one stage on a rank: lower bound 103, optimal
+pipe-sched: --place=v: 96 or less; --place=any tries all'
+    run -0 --separate-stderr pipe-sched optimize -p 8 -m 32 --memory-cap 8 --place any -o s.json --report r.json
+    assert_regex "$stderr" 'span 96 by .*, with two stages in a V: lower bound 96, optimal$'
+    grep -q '"place":"v","value":96,' r.json
+    pipe-sched sim s.json | { run -0 cat; assert_line --partial 'span 96,'; }
+    # Memory under a time cap, too; and no hint where nothing is better.
+    run -0 --separate-stderr pipe-sched optimize -p 4 -m 8 --time-cap 30 --place any -o s.json
+    assert_regex "$stderr" '^pipe-sched: least memory 2 M_B .* in a V: proven$'
+    run -0 --separate-stderr pipe-sched optimize -p 1 -m 4 -o s.json
+    refute_regex "$stderr" 'place='
+    run -2 pipe-sched optimize -p 2 -m 6 --memory-cap 0.25 --place any
+    run -2 pipe-sched optimize -p 2 -m 2 --place any --emit-lp
+    run -2 pipe-sched optimize -p 2 -m 2 --effort 9 --emit-lp
+}
+
+@test "compare and optimize are in the same units: the times of a rank's share" {
+    # v-half is one of the V schedules that optimize --place v may find: never shorter than its best.
+    for cost in F=1 F=6,I=8,W=4,C=1 B=5; do
+        half=$(pipe-sched compare -p 4 -m 8 --cost $cost v-half --json | grep -o '"span":"[0-9.]*' | cut -d'"' -f4)
+        cap=$(pipe-sched compare -p 4 -m 8 --cost $cost v-half --json | grep -o '"peak":"[0-9.]*' | cut -d'"' -f4)
+        pipe-sched optimize -p 4 -m 8 --cost $cost --memory-cap "$cap" --place v --effort 0 --report r.json -o s.json
+        best=$(grep -o '"value":[0-9.]*' r.json | cut -d: -f2)
+        awk "BEGIN { exit !($best <= $half && $best > 0.75 * $half) }" || { echo "$cost $best $half"; return 1; }
+        # And the file says what it says.
+        pipe-sched sim s.json | grep -q "span $best,"
+    done
 }
 
 @test "the same schedule for the same seed" {

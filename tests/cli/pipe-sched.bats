@@ -185,6 +185,94 @@ data=$ROOT/tests/data/sched
     assert_output --partial '"span":3072,'
 }
 
+@test "compare: one model for all rows, sorted, forward passes apart" {
+    # Closed forms: 1F1B (m+p-1)·3; interleaved 3m + 3(p-1)/v; GPipe as 1F1B; inference m+p-1.
+    run -0 pipe-sched compare -p 8 -m 32 1f1b interleaved-1f1b interleaved-1f1b:chunks=4 zb-v inference
+    assert_line --index 0 --regexp '^SCHEDULE +KIND +V +MAKESPAN +SPAN +BUBBLE +SPAN BUBBLE +PEAK M_B +TRANSFERS +COPIES$'
+    assert_line --index 1 --regexp '^zb-v +train +2 +99.5 +96 '
+    assert_line --index 2 --regexp '^interleaved-1f1b:chunks=4 +train +4 +101.25 +101.25 '
+    assert_line --index 3 --regexp '^interleaved-1f1b +train +2 +106.5 +106.5 '
+    assert_line --index 4 --regexp '^1f1b +train +1 +117 +117 '
+    assert_line --index 5 --regexp '^inference +forward +1 +39 +32 '
+    assert_equal "${#lines[1]}" "${#lines[5]}" # numbers end below one another
+    # A third has no end as a decimal, but times stay exact: 3·(4·3 + 3) / 3.
+    run -0 pipe-sched compare -p 4 -m 4 -c 3 --json interleaved-1f1b
+    assert_line --partial '"makespan":"15"'
+    run -0 pipe-sched compare -p 4 -m 8 --sort memory --memory-cap 3 1f1b v-half gpipe
+    assert_line --index 1 --regexp '^v-half '
+    assert_line --index 3 --regexp '^gpipe .*over --memory-cap$'
+    run -0 pipe-sched compare -p 4 -m 8 --sort none gpipe zb-v
+    assert_line --index 1 --regexp '^gpipe '
+    # Every schedule but those whose ranks are no devices.
+    run -0 pipe-sched compare -p 4 -m 8
+    refute_output --partial 'update-'
+    assert_equal "${#lines[@]}" $(($(pipe-sched --list=schedules | grep -vc '^update') + 1))
+    run -2 pipe-sched compare -p 4 -m 8 1f1b:chunks=x
+    run -2 pipe-sched compare -p 4 -m 8 1f1b:group=2
+    run -2 pipe-sched compare -p 4 -m 8 nonsense
+}
+
+@test "chunks: an option or a key, two where a schedule is of several" {
+    pipe-sched gen -s interleaved-1f1b -p 2 -m 4 >a
+    pipe-sched gen -s interleaved-1f1b -p 2 -m 4 -c 2 | cmp - a
+    pipe-sched gen -s interleaved-1f1b:chunks=2 -p 2 -m 4 | cmp - a
+    pipe-sched gen -s interleaved-1f1b:chunks=3,group=2 -p 2 -m 4 >a
+    pipe-sched gen -s interleaved-1f1b:group=2 -p 2 -m 4 -c 3 | cmp - a
+    run -2 pipe-sched gen -s interleaved-1f1b:chunks=3 -p 2 -m 4 -c 2
+    run -2 pipe-sched gen -s 1f1b:chunks=2 -p 2 -m 4
+    assert_output --partial '1 chunk per rank'
+}
+
+@test "a file's suffix says the form; a picture of another kind is refused" {
+    pipe-sched gen -s 1f1b -p 2 -m 2 -o a.json
+    for form in svg:svg tikz:tex dot:dot csv:csv text:txt json:json; do
+        pipe-sched draw --to "${form%:*}" a.json >want
+        pipe-sched draw -o "x.${form#*:}" a.json
+        cmp "x.${form#*:}" want
+        pipe-sched gen -s 1f1b -p 2 -m 2 -o "y.${form#*:}"
+        cmp "y.${form#*:}" want
+    done
+    run -2 pipe-sched draw -o x.png a.json
+    assert_output --partial '.json .csv .svg .txt .tex .dot'
+    [ ! -e x.png ]
+    pipe-sched draw --to svg -o x.png a.json # as it was asked for
+    pipe-sched draw -o nosuffix a.json
+    cmp nosuffix x.svg
+    pipe-sched convert --to csv -o d.json a.json # --to wins
+    cmp d.json x.csv
+}
+
+@test "text is folded to a width" {
+    pipe-sched gen -s 1f1b -p 4 -m 8 >s.json
+    run -0 pipe-sched draw --to text s.json
+    for line in "${lines[@]}"; do [ "${#line}" -le 100 ]; done
+    # Folded or not, the same operations stand there.
+    pipe-sched draw --to text --width 1000 s.json | tr -s ' ' '\n' | grep -c '[0-9][FB]' >a
+    pipe-sched draw --to text --width 30 s.json | tr -s ' ' '\n' | grep -c '[0-9][FB]' | cmp - a
+    assert_equal "$(cat a)" 64
+    run -0 pipe-sched draw --to text --width 30 s.json
+    for line in "${lines[@]}"; do [ "${#line}" -le 30 ]; done
+    run -2 pipe-sched draw --width 30 -o x.svg s.json
+}
+
+@test "a memory cap counts activations, and says so" {
+    run -2 pipe-sched optimize -p 4 -m 8 --memory-cap 40GB
+    assert_output --partial 'a number of activations is expected'
+    assert_output --partial '--memory B=1.5 --memory-cap 40'
+    for args in 'gen -s zb-1p --memory-cap 0.5' 'gen -s v-search --memory-cap 0.5' \
+        'optimize --memory-cap 0.5' 'optimize --place v --memory-cap 0.25'; do
+        # shellcheck disable=SC2086 # words
+        run -2 pipe-sched $args -p 4 -m 8
+        assert_output --regexp 'memory cap 0.(5|25): '
+        refute_output --partial units
+    done
+    # In gigabytes: 6 of them are four activations of 1.5.
+    a=$(pipe-sched optimize -p 4 -m 8 --memory B=1.5 --memory-cap 6 2>&1 >s.json)
+    b=$(pipe-sched optimize -p 4 -m 8 --memory-cap 4 2>&1 >s.json)
+    assert_equal "${a%%:*}${a##*rank:}" "${b%%:*}${b##*rank:}"
+    run -2 pipe-sched optimize -p 4 -m 8 --memory B=0.000001 --memory-cap 450000000000000
+}
+
 @test "options that do not apply are refused, and errors name the option" {
     run -2 pipe-sched gen -s 1f1b -p 2 -m 4 --memory-cap 1
     assert_output --partial '1f1b does not look'
@@ -197,7 +285,7 @@ data=$ROOT/tests/data/sched
     run -2 pipe-sched gen -s 1f1b -p 2 -m 4 --memory B=x
     assert_output --partial -- '--memory B=x: '
     run -2 pipe-sched gen -s zb-1p -p 2 -m 4 --memory-cap x
-    assert_output --partial -- '--memory-cap: '
+    assert_output --partial -- '--memory-cap x: '
     run -2 pipe-sched optimize -p 2 -m 4 --time-cap x
     assert_output --partial -- '--time-cap: '
 }
@@ -214,7 +302,9 @@ data=$ROOT/tests/data/sched
     pipe-sched gen -s 1f1b -p 2 -m 4 >a.json
     pipe-sched gen -s gpipe -p 2 -m 4 >b.json
     run -1 pipe-sched diff a.json b.json
-    assert_line --partial '0B0'
+    assert_line --index 0 --regexp '^RANK +POSITION +FIRST +SECOND +FIRST ENDS +SECOND ENDS +GAIN$'
+    # 1F1B on two ranks: 0F0 0F1 0B0; GPipe goes on with 0F2. Both end at (4 + 1) * 3.
+    assert_line --index 1 --regexp '^ +0 +2 +0B0 +0F2 +15 +15 +0$'
     run -0 pipe-sched diff a.json a.json
 }
 

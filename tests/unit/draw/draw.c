@@ -112,11 +112,15 @@ static void test_grid(void)
                                             {NULL, -1}, {NULL, -1}};
     static const char *const label[] = {"rank 0", "r1"};
     struct tu_buf b = {0};
-    ok(!tu_grid_text(&b, g, 2, 4, label, false, NULL), "plain grid");
+    ok(!tu_grid_text(&b, &(struct tu_grid){g, 2, 4, label, false, 0}, NULL), "plain grid");
     eq_str(b.data, "rank 0  F0      B10\nr1          W\xc3\xa9\n",
            "columns are equally wide");
     tu_buf_reset(&b);
-    ok(!tu_grid_text(&b, g, 1, 1, NULL, true, NULL), "coloured grid");
+    ok(!tu_grid_text(&b, &(struct tu_grid){g, 2, 4, label, false, 15}, NULL), "narrow grid");
+    eq_str(b.data, "rank 0  F0\nr1          W\xc3\xa9\n\nrank 0  B10\nr1\n",
+           "two columns fit, the others follow below");
+    tu_buf_reset(&b);
+    ok(!tu_grid_text(&b, &(struct tu_grid){g, 1, 1, NULL, true, 0}, NULL), "coloured grid");
     eq_str(b.data, "\x1b[48;2;0;114;178m\x1b[38;2;255;255;255mF0\x1b[0m\n",
            "24-bit colour");
     tu_buf_release(&b);

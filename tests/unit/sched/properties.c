@@ -167,7 +167,8 @@ static void formulas(void)
     eq_u64(wrong, 0, "closed forms of the flushing schedules");
     for (size_t k = 0; tu_schedules[k]; k++) {
         int64_t t = makespan(tu_schedules[k]->name, 1, 8, 0, "F=3,I=4,W=2");
-        uint32_t v = tu_schedules[k]->chunks_min;
+        uint32_t v = tu_schedules[k]->chunks;
+        v = v ? v : tu_schedules[k]->chunks_min;
         if (t >= 0 && strcmp(tu_schedules[k]->name, "inference") &&
             strcmp(tu_schedules[k]->name, "asyncdiff") &&
             strcmp(tu_schedules[k]->name, "seq-1f1b"))

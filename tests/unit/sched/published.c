@@ -251,20 +251,10 @@ static void heuristic(void)
         tui_line_release(&l);
         tu_free(kind);
     }
-    struct tui_line l = {.p = 1,
-                         .m = 1,
-                         .mem_f = 2,
-                         .mem_i = 1,
-                         .mem_w = 1,
-                         .cap = 1,
-                         .f = (int64_t[]){1},
-                         .i = (int64_t[]){1},
-                         .w = (int64_t[]){1}};
-    uint8_t kind[3];
-    int64_t span;
+    struct tui_line l;
+    struct tu_sched_params low = {.p = 1, .m = 1, .v = 1, .cap = 1};
     struct tu_err err;
-    eq_int(tui_zb_greedy(&l, kind, &span, &err), TU_EUSAGE,
-           "a cap below one F is refused");
+    eq_int(tui_line_of(&l, &low, &err), TU_EUSAGE, "a cap below one F is refused");
 }
 
 int main(void)
