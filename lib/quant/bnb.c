@@ -17,11 +17,21 @@
 enum param { BLOCK, NESTED };
 enum { NESTED_BLOCK = 256, BOOK = 256 };
 
+/* Places in the dynamic tree by the first bits of a number: between two neighbours of 16 bits
+ * there is one midpoint at most, so a comparison is left. What is below 2^-22 counts as the
+ * bucket that ends there; no midpoint is in it. */
+enum { TINY = 0x3480, BUCKETS = 0x3f80 - TINY + 1 }; /* 2^-22 … 1 */
+struct buckets {
+    float middle[BOOK];              /* behind value i; the last is infinite */
+    unsigned char first[2][BUCKETS]; /* of positive and of negative numbers */
+};
+
 /* A sorted book: values, the code of each, midpoints. */
 struct book {
     unsigned n;
     const float *value;
-    const unsigned char *code; /* NULL: its place */
+    const unsigned char *code;     /* NULL: its place */
+    const struct buckets *buckets; /* or NULL */
 };
 
 static const float nf4_value[16] = {
@@ -39,7 +49,8 @@ static const float fp4_value[16] = {
 static const unsigned char fp4_code[16] = {11, 10, 13, 12, 15, 14, 9, 0,
                                            8,  1,  6,  7,  4,  5,  2, 3};
 
-static const struct book nf4 = {16, nf4_value, NULL}, fp4 = {16, fp4_value, fp4_code};
+static const struct book nf4 = {16, nf4_value, NULL, NULL},
+                         fp4 = {16, fp4_value, fp4_code, NULL};
 
 /* The dynamic tree: for i = 0 … 6 the midpoints of 2^i equal parts of [0.1, 1], times
  * 10^(i-6), with both signs, and 0 and 1. Each is a quotient of integers, rounded once.
@@ -73,6 +84,42 @@ static unsigned place(const struct book *b, float x)
     return lo;
 }
 
+static float of_bits(uint32_t bits)
+{
+    float x;
+    memcpy(&x, &bits, sizeof x);
+    return x;
+}
+
+static void fill_buckets(struct buckets *t, const struct book *b)
+{
+    for (unsigned i = 0; i + 1 < BOOK; i++)
+        t->middle[i] = (b->value[i] + b->value[i + 1]) / 2;
+    t->middle[BOOK - 1] = INFINITY;
+    for (uint32_t k = 0; k < BUCKETS; k++) {
+        const uint32_t low = k ? (TINY + k) << 16 : 0;
+        const uint32_t high = k + 1 < BUCKETS ? ((TINY + k + 1) << 16) - 1 : 0x3f800000;
+        t->first[0][k] = (unsigned char)place(b, of_bits(low));
+        t->first[1][k] = (unsigned char)place(b, -of_bits(high));
+    }
+}
+
+static void place_buckets(const struct buckets *t, float inverse, const float *x, size_t n,
+                          unsigned char *code)
+{
+    for (size_t i = 0; i < n; i++) {
+        uint32_t bits;
+        float v = x[i] * inverse;
+        v = v > -1 ? v : -1; /* NaN too */
+        v = v < 1 ? v : 1;
+        memcpy(&bits, &v, sizeof bits);
+        uint32_t k = bits >> 16 & 0x7fff;
+        k = k > TINY ? k - TINY : 0;
+        const unsigned first = t->first[bits >> 31][k];
+        code[i] = (unsigned char)(first + (t->middle[first] < v));
+    }
+}
+
 /* Books of 16, for kernels. */
 static void book16_of(const struct book *b, struct tui_book16 *out)
 {
@@ -88,6 +135,10 @@ static void place_block(uint32_t cpu, const struct book *b,
 {
     if (kernel) {
         tui_book16_code(cpu, kernel, inverse, x, n, code);
+        return;
+    }
+    if (b->buckets) {
+        place_buckets(b->buckets, inverse, x, n, code);
         return;
     }
     for (size_t i = 0; i < n; i++) {
@@ -189,6 +240,8 @@ static int plan8(struct tu_coding *c, const struct tu_spec *spec, struct tu_err 
     c->sides++;
     add_side(c, "map", TU_F32, BOOK, 0);
     c->sides++;
+    add_side(c, "buckets", TU_U8, sizeof(struct buckets), 0);
+    c->scratch++;
     return 0;
 }
 
@@ -258,7 +311,7 @@ static int finish4(const struct tu_coding *c, void *const *side, struct tu_err *
         return 0;
     uint64_t n = c->side[0].bytes;
     float *scale = side[c->sides], *map = side[2], *nested = side[1];
-    struct book book = {BOOK, map, NULL};
+    struct book book = {BOOK, map, NULL, NULL};
     double sum = 0;
     (void)err;
     for (uint64_t i = 0; i < n; i++)
@@ -278,9 +331,11 @@ static int finish4(const struct tu_coding *c, void *const *side, struct tu_err *
 
 static int start8(const struct tu_coding *c, void *const *side, struct tu_err *err)
 {
+    const struct book book = {BOOK, side[1], NULL, NULL};
     (void)c;
     (void)err;
     dynamic_book(side[1]);
+    fill_buckets(side[2], &book);
     return 0;
 }
 
@@ -289,7 +344,7 @@ static int encode8(const struct tu_coding *c, uint64_t first, size_t n, const fl
 {
     (void)first;
     (void)err;
-    struct book book = {BOOK, side[1], NULL};
+    struct book book = {BOOK, side[1], NULL, side[2]};
     size_t block = (size_t)c->atom;
     float *scale = side[0];
     for (size_t i = 0; i < n; i += block) {
@@ -306,8 +361,11 @@ static int decode8(const struct tu_coding *c, uint64_t first, size_t n, const vo
     (void)first;
     (void)err;
     const float *scale = side[0], *map = side[1];
-    for (size_t i = 0; i < n; i++)
-        x[i] = map[((const unsigned char *)code)[i]] * scale[i / (size_t)c->atom];
+    const unsigned char *q = code;
+    const size_t block = (size_t)c->atom;
+    for (size_t at = 0; at < n; at += block, scale++)
+        for (size_t i = at; i < at + block && i < n; i++)
+            x[i] = map[q[i]] * *scale;
     return 0;
 }
 

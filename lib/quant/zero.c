@@ -109,18 +109,21 @@ static int decode(const struct tu_coding *c, uint64_t first, size_t n, const voi
 {
     (void)first;
     (void)err;
+    const size_t group = (size_t)c->param[GROUP];
+    const bool asym = c->param[ASYM] != 0, wide = bits_of(c) == 8;
     const unsigned char *in = code;
-    for (size_t i = 0; i < n; i++) {
-        const float *param = (const float *)side[0] +
-                             i / (size_t)c->param[GROUP] * (c->param[ASYM] ? 2 : 1);
-        int q;
-        if (bits_of(c) == 8) {
-            q = (int8_t)in[i];
-        } else {
-            q = i % 2 ? in[i / 2] & 15 : in[i / 2] >> 4;
-            q = q > 7 ? q - 16 : q;
+    const float *param = side[0];
+    for (size_t at = 0; at < n; at += group, param += asym ? 2 : 1) {
+        const size_t end = n - at < group ? n : at + group;
+        const float unit = param[0], middle = asym ? param[1] : 0;
+        for (size_t i = at; wide && i < end; i++)
+            x[i] = (float)(int8_t)in[i] * unit + middle;
+        for (size_t i = at; !wide && i < end; i += 2) {
+            const int a = in[i / 2] >> 4, b = in[i / 2] & 15;
+            x[i] = (float)(a > 7 ? a - 16 : a) * unit + middle;
+            if (i + 1 < end)
+                x[i + 1] = (float)(b > 7 ? b - 16 : b) * unit + middle;
         }
-        x[i] = (float)q * param[0] + (c->param[ASYM] ? param[1] : 0);
     }
     return 0;
 }
@@ -152,10 +155,12 @@ static int decode_sign(const struct tu_coding *c, uint64_t first, size_t n,
 {
     (void)first;
     (void)err;
-    for (size_t i = 0; i < n; i++) {
-        float mean = ((const float *)side[0])[i / (size_t)c->param[GROUP]];
-        x[i] = ((const unsigned char *)code)[i / 8] >> i % 8 & 1 ? mean : -mean;
-    }
+    const size_t group = (size_t)c->param[GROUP];
+    const unsigned char *sign = code;
+    const float *mean = side[0];
+    for (size_t at = 0; at < n; at += group, mean++)
+        for (size_t i = at; i < n && i - at < group; i++)
+            x[i] = sign[i / 8] >> i % 8 & 1 ? *mean : -*mean;
     return 0;
 }
 

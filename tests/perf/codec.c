@@ -107,6 +107,8 @@ static void run(const struct tu_codec *codec, void *peer, int runs)
         (peer_decode_fn)(uintptr_t)peer_symbol(peer, "dequantize_row_", codec->name);
     for (unsigned k = 0; k < b.c.sides + b.c.scratch; k++)
         side[k] = calloc(1, (size_t)b.c.side[k].bytes + 1);
+    if (codec->start && codec->start(&b.c, (void *const *)side, NULL))
+        return;
     for (int i = 0; i < runs; i++) {
         for (int k = 0; k < TIMED; k++) {
             const double t = once(&b, k);

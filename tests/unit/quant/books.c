@@ -302,6 +302,45 @@ static void test_flats(void)
     kit_free(&k);
 }
 
+/* Every midpoint of the tree, and the floats beside it: the code is that of a search through
+ * the book, to the last bit. */
+static void test_dyn8_midpoints(void)
+{
+    enum { BLOCK = 2048 };
+    static float v[BLOCK];
+    struct kit k = {0};
+    unsigned bad = 0, n = 0;
+    memset(v, 0, sizeof v);
+    v[0] = 1; /* the block's largest: nothing is rescaled */
+    if (!kit_start(&k, "dyn8:block=2048", 1, BLOCK, v))
+        return;
+    const float *book = k.side[1];
+    for (unsigned i = 0; i < 255; i++) {
+        const float middle = (book[i] + book[i + 1]) / 2;
+        v[++n] = middle;
+        v[++n] = nextafterf(middle, 2);
+        v[++n] = nextafterf(middle, -2);
+        v[++n] = book[i];
+    }
+    float map[256];
+    memcpy(map, book, sizeof map);
+    v[++n] = 1e-30f;
+    v[++n] = -1e-30f;
+    v[++n] = -1;
+    v[++n] = -0.0f;
+    kit_free(&k);
+    if (!kit_start(&k, "dyn8:block=2048", 1, BLOCK, v))
+        return;
+    for (unsigned j = 0; j < BLOCK; j++) {
+        unsigned want = 0;
+        while (want < 255 && (map[want] + map[want + 1]) / 2 < v[j])
+            want++;
+        bad += k.code[j] != want;
+    }
+    eq_u64(bad, 0, "codes off a search");
+    kit_free(&k);
+}
+
 int main(void)
 {
     kit_levels(test_shorts);
@@ -313,5 +352,6 @@ int main(void)
     kit_levels(test_scaled);
     test_hqq();
     kit_levels(test_flats);
+    test_dyn8_midpoints();
     return tap_done();
 }
