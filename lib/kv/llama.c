@@ -4,8 +4,8 @@
  * The file does not say everything: whether cells carry an extension (M-RoPE), whether a
  * session holds outputs, which layers have a window, how many heads share a row, whether
  * quantised rows were rotated. The first two are found by parsing each way and taking the
- * one that ends at the end of the file; the others are asked for. Source: llama.cpp llama-kv-cache.cpp state_write,
- * llama-context.cpp. */
+ * one that ends at the end of the file; the others are asked for. Source: llama.cpp
+ * llama-kv-cache.cpp state_write, llama-context.cpp. */
 #include <inttypes.h>
 #include <string.h>
 #include "llama.h"
