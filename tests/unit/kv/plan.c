@@ -67,7 +67,7 @@ static void configs(void)
     static const char mla[] =
         "{\"model_type\":\"deepseek_v3\",\"num_hidden_layers\":61,\"hidden_size\":7168,"
         "\"num_attention_heads\":128,\"num_key_value_heads\":128,\"kv_lora_rank\":512,"
-        "\"qk_rope_head_dim\":64,\"v_head_dim\":128}";
+        "\"qk_nope_head_dim\":128,\"qk_rope_head_dim\":64,\"v_head_dim\":128}";
     static const char hybrid[] =
         "{\"model_type\":\"gemma3_text\",\"num_hidden_layers\":62,\"hidden_size\":5376,"
         "\"num_attention_heads\":32,\"num_key_value_heads\":16,\"head_dim\":128,"
