@@ -73,83 +73,6 @@ static const struct tu_opt options[] = {
     {0},
 };
 
-static const struct tu_column columns[] = {
-    {"tp", "TP", TU_COL_U64, 3},
-    {"pp", "PP", TU_COL_U64, 3},
-    {"vpp", "VPP", TU_COL_U64, 3},
-    {"dp", "DP", TU_COL_U64, 5},
-    {"cp", "CP", TU_COL_U64, 3},
-    {"ep", "EP", TU_COL_U64, 3},
-    {"microbatch", "MB", TU_COL_U64, 3},
-    {"schedule", "SCHEDULE", TU_COL_TEXT, 17},
-    {"recompute", "RECOMPUTE", TU_COL_TEXT, 9},
-    {"zero", "ZERO", TU_COL_U64, 4},
-    {"offload", "OFFLOAD", TU_COL_TEXT, 7},
-    {"step_s", "STEP S", TU_COL_REAL, 9},
-    {"mfu_pct", "MFU %", TU_COL_REAL, 8},
-    {"memory_bytes", "MEMORY", TU_COL_BYTES, 9},
-    {"state_bytes", NULL, TU_COL_U64, 0},
-    {"activation_bytes", NULL, TU_COL_U64, 0},
-    {"logit_bytes", NULL, TU_COL_U64, 0},
-    {"compute_s", NULL, TU_COL_REAL, 0},
-    {"tp_s", NULL, TU_COL_REAL, 0},
-    {"ep_s", NULL, TU_COL_REAL, 0},
-    {"cp_s", NULL, TU_COL_REAL, 0},
-    {"bubble_s", "BUBBLE S", TU_COL_REAL, 9},
-    {"pp_s", NULL, TU_COL_REAL, 0},
-    {"dp_s", "DP S", TU_COL_REAL, 9},
-    {"update_s", NULL, TU_COL_REAL, 0},
-    {"sent_bytes", "SENT", TU_COL_BYTES, 9},
-    {"tp_sent_bytes", NULL, TU_COL_U64, 0},
-    {"ep_sent_bytes", NULL, TU_COL_U64, 0},
-    {"cp_sent_bytes", NULL, TU_COL_U64, 0},
-    {"pp_sent_bytes", NULL, TU_COL_U64, 0},
-    {"dp_sent_bytes", NULL, TU_COL_U64, 0},
-    {"why_not", "NOTE", TU_COL_NAME, 1},
-    {0},
-};
-
-static void row(struct tu_ctx *ctx, const struct tu_train_row *r)
-{
-    static const char *const recompute[] = {"none", "selective", "full"};
-    bool none = r->why_not && !(r->memory_bytes > 0);
-    double sent = r->tp_bytes + r->ep_bytes + r->cp_bytes + r->pp_bytes + r->dp_bytes;
-    tu_row(ctx, (const struct tu_cell[]){
-                    {.u = r->at.tp},
-                    {.u = r->at.pp},
-                    {.u = r->at.vpp},
-                    {.u = r->at.dp},
-                    {.u = r->at.cp},
-                    {.u = r->at.ep},
-                    {.u = r->at.mb},
-                    {.s = r->at.schedule},
-                    {.s = recompute[r->at.recompute]},
-                    {.u = r->at.zero},
-                    {.s = tu_offload_names[r->at.offload]},
-                    {.none = none, .f = r->step_s},
-                    {.none = none, .f = 100 * r->mfu},
-                    {.none = none, .u = (uint64_t)r->memory_bytes},
-                    {.none = none, .u = (uint64_t)r->state_bytes},
-                    {.none = none, .u = (uint64_t)r->activation_bytes},
-                    {.none = none, .u = (uint64_t)r->logit_bytes},
-                    {.none = none, .f = r->compute_s},
-                    {.none = none, .f = r->tp_s},
-                    {.none = none, .f = r->ep_s},
-                    {.none = none, .f = r->cp_s},
-                    {.none = none, .f = r->bubble_s},
-                    {.none = none, .f = r->pp_s},
-                    {.none = none, .f = r->dp_s},
-                    {.none = none, .f = r->update_s},
-                    {.none = none, .u = (uint64_t)sent},
-                    {.none = none, .u = (uint64_t)r->tp_bytes},
-                    {.none = none, .u = (uint64_t)r->ep_bytes},
-                    {.none = none, .u = (uint64_t)r->cp_bytes},
-                    {.none = none, .u = (uint64_t)r->pp_bytes},
-                    {.none = none, .u = (uint64_t)r->dp_bytes},
-                    {.s = r->why_not ? r->why_not : ""},
-                });
-}
-
 /* The encoder of the config, each size of an option over it. */
 static int encoder(struct tu_encoder *e, const struct tu_vision *v, struct tu_err *err)
 {
@@ -216,7 +139,7 @@ static int emit(struct tu_ctx *ctx, const struct tu_train_query *q,
         if (rc != TU_EUNSUP)
             break;
     }
-    if (!rc && k)
+    if (!rc && !plan_same_time(&p->row[0], &p->row[k]))
         tu_warn(ctx, "%s cannot run the %zu fastest, of %.6g s; this layout takes %.6g s",
                 opt.emit, k, p->row[0].step_s, p->row[k].step_s);
     rc = rc ? rc : pipe_bytes(ctx, &text, err);
@@ -227,22 +150,10 @@ static int emit(struct tu_ctx *ctx, const struct tu_train_query *q,
 static int report(struct tu_ctx *ctx, const struct tu_train_query *q,
                   const struct tu_train_plan *p, struct tu_err *err)
 {
-    int rc = 0;
     if (opt.emit)
         return emit(ctx, q, p, err);
-    tu_print(ctx,
-             "%.3f billion parameters, %.3f PFLOP for the model each step; %" PRIu64
-             " layouts, %zu legal\n",
-             tu_train_params(q->model) / 1e9,
-             tu_train_step_flops(q->model, (double)q->batch, (double)q->seq, false) /
-                 1e15,
-             p->considered, p->legal);
-    tu_rows_begin(ctx, columns);
-    for (size_t k = 0; k < p->n; k++)
-        if (k < opt.top || (k >= p->legal && opt.all))
-            row(ctx, &p->row[k]);
-    tu_rows_end(ctx);
-    if (p->legal && p->row[0].at.pp > 1 && (q->uneven || q->encoder))
+    int rc = plan_table(ctx, q, p, opt.top, opt.all, err);
+    if (!rc && p->legal && p->row[0].at.pp > 1 && (q->uneven || q->encoder))
         rc = plan_stages(ctx, q, &p->row[0].at, err);
     if (!rc && opt.sensitivity && p->legal)
         rc = plan_sensitivity(ctx, q, p->row[0].step_s, err);

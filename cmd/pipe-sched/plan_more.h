@@ -13,4 +13,12 @@ TU_MUST int plan_sensitivity(struct tu_ctx *ctx, const struct tu_train_query *q,
 TU_MUST int plan_stages(struct tu_ctx *ctx, const struct tu_train_query *q,
                         const struct tu_layout_choice *at, struct tu_err *err);
 
+/* Sizes of the model, and the `top` fastest layouts, of those that take the same time the
+ * one with least memory; with `all` every layout, and why the rejected are none. */
+TU_MUST int plan_table(struct tu_ctx *ctx, const struct tu_train_query *q,
+                       const struct tu_train_plan *p, uint64_t top, bool all,
+                       struct tu_err *err);
+/* Does b, which is not faster than a, take as long? */
+bool plan_same_time(const struct tu_train_row *a, const struct tu_train_row *b);
+
 #endif

@@ -27,30 +27,101 @@ static int layout(struct tu_buf *b, const struct tu_train_query *q,
     return rc ? rc : tu_buf_text(b, "'\n", err);
 }
 
-/* The model, and what differs from Megatron-LM's defaults. */
-static int megatron_model(struct tu_buf *b, const struct tu_model *m, uint64_t seq,
-                          struct tu_err *err)
+/* Latent attention, and a rotary embedding of k apart. */
+static int megatron_latent(struct tu_buf *b, const struct tu_model *m, struct tu_err *err)
 {
     int rc = tu_buf_printf(b, err,
-                           "--num-layers %llu --hidden-size %llu --num-attention-heads "
-                           "%llu --seq-length %llu\n",
-                           (unsigned long long)m->layers, (unsigned long long)m->hidden,
-                           (unsigned long long)m->heads, (unsigned long long)seq);
-    if (!rc && m->ffn && m->ffn != 4 * m->hidden)
-        rc = tu_buf_printf(b, err, "--ffn-hidden-size %llu\n", (unsigned long long)m->ffn);
-    if (!rc && m->kv_heads && m->kv_heads != m->heads)
+                           "--multi-latent-attention --kv-lora-rank %llu --qk-head-dim %llu "
+                           "--qk-pos-emb-head-dim %llu --v-head-dim %llu\n",
+                           (unsigned long long)m->kv_rank, (unsigned long long)m->nope_dim,
+                           (unsigned long long)m->rope_dim, (unsigned long long)m->v_dim);
+    if (!rc && m->q_rank)
+        rc = tu_buf_printf(b, err, "--q-lora-rank %llu\n", (unsigned long long)m->q_rank);
+    return rc;
+}
+
+static int megatron_attention(struct tu_buf *b, const struct tu_model *m,
+                              struct tu_err *err)
+{
+    int rc = 0;
+    if (m->kv_rank)
+        return megatron_latent(b, m, err);
+    if (m->kv_heads && m->kv_heads != m->heads)
         rc = tu_buf_printf(b, err, "--group-query-attention --num-query-groups %llu\n",
                            (unsigned long long)m->kv_heads);
     if (!rc && m->head_dim && m->head_dim * m->heads != m->hidden)
         rc = tu_buf_printf(b, err, "--kv-channels %llu\n",
                            (unsigned long long)m->head_dim);
-    if (!rc && m->experts)
-        rc = tu_buf_printf(b, err,
+    return rc;
+}
+
+static int megatron_experts(struct tu_buf *b, const struct tu_model *m, struct tu_err *err)
+{
+    int rc = tu_buf_printf(b, err,
                            "--num-experts %llu --moe-router-topk %llu "
                            "--moe-ffn-hidden-size %llu\n",
                            (unsigned long long)m->experts, (unsigned long long)m->top_k,
                            (unsigned long long)m->expert_ffn);
+    if (!rc && m->shared_ffn)
+        rc = tu_buf_printf(b, err, "--moe-shared-expert-intermediate-size %llu\n",
+                           (unsigned long long)m->shared_ffn);
+    if (!rc && m->dense_layers)
+        rc = tu_buf_printf(b, err, "--moe-layer-freq ([0]*%llu+[1]*%llu)\n",
+                           (unsigned long long)m->dense_layers,
+                           (unsigned long long)(m->layers - m->dense_layers));
     return rc;
+}
+
+/* What kind of layers they are, where that is not Megatron-LM's default. */
+static int megatron_kind(struct tu_buf *b, const struct tu_model *m, struct tu_err *err)
+{
+    const struct {
+        bool yes;
+        const char *flag;
+    } kind[] = {
+        {m->gated, " --swiglu"},
+        {m->rmsnorm, " --normalization RMSNorm"},
+        {!m->bias, " --disable-bias-linear"},
+        {m->qkv_bias && !m->bias, " --add-qkv-bias"},
+        {m->qk_norm, " --qk-layernorm"},
+        {m->sinks, " --softmax-type learnable"},
+        {!m->tied, " --untie-embeddings-and-output-weights"},
+    };
+    int rc = tu_buf_text(b, "--bf16", err);
+    for (size_t k = 0; k < sizeof kind / sizeof *kind && !rc; k++)
+        if (kind[k].yes)
+            rc = tu_buf_text(b, kind[k].flag, err);
+    if (!rc && m->norm_eps > 0)
+        rc = tu_buf_printf(b, err, " --norm-epsilon %g", m->norm_eps);
+    if (!rc)
+        rc = tu_buf_text(b, "\n", err);
+    if (!rc && m->rope_theta > 0)
+        rc = tu_buf_printf(b, err, "--position-embedding-type rope --rotary-base %.0f%s\n",
+                           m->rope_theta, m->rope_scaled ? " --use-rope-scaling" : "");
+    if (!rc && m->rope_theta > 0 && m->rope_fraction > 0 && m->rope_fraction < 1)
+        rc = tu_buf_printf(b, err, "--rotary-percent %g\n", m->rope_fraction);
+    return rc;
+}
+
+/* The model: its sizes, and what differs from Megatron-LM's defaults. */
+static int megatron_model(struct tu_buf *b, const struct tu_model *m, uint64_t seq,
+                          struct tu_err *err)
+{
+    uint64_t positions = m->positions > seq ? m->positions : seq;
+    int rc = tu_buf_printf(b, err,
+                           "--num-layers %llu --hidden-size %llu --num-attention-heads %llu\n"
+                           "--seq-length %llu --max-position-embeddings %llu "
+                           "--vocab-size %llu\n",
+                           (unsigned long long)m->layers, (unsigned long long)m->hidden,
+                           (unsigned long long)m->heads, (unsigned long long)seq,
+                           (unsigned long long)positions, (unsigned long long)m->vocab);
+    if (!rc && m->ffn && m->ffn != 4 * m->hidden)
+        rc = tu_buf_printf(b, err, "--ffn-hidden-size %llu\n", (unsigned long long)m->ffn);
+    if (!rc)
+        rc = megatron_kind(b, m, err);
+    if (!rc)
+        rc = megatron_attention(b, m, err);
+    return rc || !m->experts ? rc : megatron_experts(b, m, err);
 }
 
 static int megatron(struct tu_buf *b, const struct tu_train_query *q,
@@ -171,8 +242,9 @@ typedef const char *lacks_fn(const struct tu_train_query *q,
 static const char *megatron_lacks(const struct tu_train_query *q,
                                   const struct tu_layout_choice *a)
 {
-    (void)q;
     const char *s = a->schedule;
+    if (q->model->post_norms)
+        return "norms behind attention and MLP";
     if (a->pp > 1 && strcmp(s, "1f1b") && strcmp(s, "interleaved-1f1b"))
         return s;
     return a->zero > 1 ? "ZeRO 2 and 3" : a->offload == TU_OFFLOAD_SSD  ? "offload to an SSD"

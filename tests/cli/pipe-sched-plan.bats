@@ -53,6 +53,46 @@ END
     run -2 pipe-sched plan --layers 96 --hidden 12288 --heads 96 --gpus 2 --batch 4 --gpu none
 }
 
+@test "plan: a line for each layout that takes another time, and columns that say something" {
+    args='--layers 24 --hidden 2304 --heads 24 --gpus 32 --gpu a100 --batch 512'
+    # shellcheck disable=SC2086 # words
+    run -0 pipe-sched plan $args
+    for line in "${lines[@]:1:11}"; do
+        [ "${#line}" -le 115 ]
+        [ -z "$(printf '%s' "$line" | grep ' $')" ]
+    done
+    refute_line --index 1 --regexp ' (CP|EP|OFFLOAD) | NOTE'
+    # Same degrees, schedule and time: once, with the least memory.
+    # shellcheck disable=SC2086
+    pipe-sched plan $args --json | sed -n 's/.*\("tp".*"ep":[0-9]*\).*\("schedule":"[^"]*"\).*\("step_s":[0-9.]*\).*/\1\2\3/p' >rows
+    assert_equal "$(wc -l <rows)" 10
+    assert_equal "$(sort -u rows | wc -l)" 10
+    # shellcheck disable=SC2086
+    run -0 pipe-sched plan $args --max-tp 1 --max-pp 1 --max-mb 1 --offload none --top 99 --all
+    assert_line --index 1 --partial NOTE
+    # 2 layers of 12 h² + 13 h, an embedding of 100 h, 2048 positions, a norm: 237568.
+    run -0 pipe-sched plan --layers 2 --hidden 64 --heads 4 --gpus 2 --batch 8 --vocab 100 --top 1
+    assert_line --index 0 --partial '237.568 thousand parameters, 61.8'
+}
+
+@test "plan: Megatron-LM's flags describe the whole model" {
+    cat >config.json <<'END'
+{"model_type": "llama", "num_hidden_layers": 32, "hidden_size": 4096, "num_attention_heads": 32,
+ "num_key_value_heads": 8, "intermediate_size": 14336, "vocab_size": 128256,
+ "max_position_embeddings": 8192, "rms_norm_eps": 1e-5, "rope_theta": 500000.0,
+ "tie_word_embeddings": false}
+END
+    run -0 --separate-stderr pipe-sched plan --config config.json --gpus 8 --batch 64 --max-pp 1 --emit megatron
+    assert_line '--seq-length 2048 --max-position-embeddings 8192 --vocab-size 128256'
+    assert_line '--bf16 --swiglu --normalization RMSNorm --disable-bias-linear --untie-embeddings-and-output-weights --norm-epsilon 1e-05'
+    assert_line '--position-embedding-type rope --rotary-base 500000'
+    assert_line '--group-query-attention --num-query-groups 8'
+    # What it cannot run here, ZeRO 2, takes as long: nothing to warn of.
+    run -0 --separate-stderr pipe-sched plan --layers 24 --hidden 2304 --heads 24 --gpus 32 --gpu a100 \
+        --batch 512 --emit megatron
+    assert_equal "$stderr" ''
+}
+
 @test "plan: a cluster file, named links; the command line wins" {
     printf '# two nodes\ngpu = a100\ngpus = 16\nnetwork = ib-hdr\nlink=300GB/s\n' >cluster
     args='--layers 24 --hidden 2304 --heads 24 --batch 64 --top 1 --json'
