@@ -68,7 +68,7 @@ END
     assert_equal "$(wc -l <rows)" 10
     assert_equal "$(sort -u rows | wc -l)" 10
     # shellcheck disable=SC2086
-    run -0 pipe-sched plan $args --max-tp 1 --max-pp 1 --max-mb 1 --offload none --top 99 --all
+    run -0 pipe-sched plan $args --top 0 --all --max-mb 1 --max-pp 4 --max-vpp 2
     assert_line --index 1 --partial NOTE
     # 2 layers of 12 h² + 13 h, an embedding of 100 h, 2048 positions, a norm: 237568.
     run -0 pipe-sched plan --layers 2 --hidden 64 --heads 4 --gpus 2 --batch 8 --vocab 100 --top 1
