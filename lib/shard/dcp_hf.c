@@ -2,7 +2,7 @@
 /* dcp_hf.c: the shards of torch's HuggingFaceStorageWriter: safetensors files, each with
  * the offsets of its chunks as metadata.
  *
- * Nothing says how large a whole tensor is: it reaches as far as its chunks, and they must
+ * Nothing says how large a whole tensor is: it reaches as far as its chunks, which must
  * tile it. Source: pytorch torch/distributed/checkpoint/{hf_storage,_hf_utils}.py. */
 
 #include <dirent.h>
@@ -241,7 +241,8 @@ static int dcp_hf_plan(struct tu_ckpt *c, const struct tu_spec *spec,
 }
 
 static const struct tu_layout_key keys[] = {
-    {"ranks", "to write: files, every tensor cut on its first dimension as Shard(0) does"},
+    {"ranks",
+     "to write: files, every tensor cut on its first dimension as Shard(0) does"},
     {NULL, NULL},
 };
 

@@ -265,17 +265,11 @@ static bool is(const struct tu_spec *spec, const char *key, const char *value)
     return v && !strcmp(v, value);
 }
 
-int tui_torch_dist_plan(struct tu_ckpt *c, const struct tu_spec *spec,
-                        const struct tu_shard_opts *o, struct tu_err *err)
+static int read_spec(struct dist *d, const struct tu_spec *spec, const json_t *optim,
+                     struct tu_err *err)
 {
-    struct dist d = {.rule = {.states = true, .place = place}};
     uint64_t ranks, pad;
-    json_t *optim = NULL;
-    char folder[32], path[64];
-    uint32_t number;
-    int rc = tui_need_family(c, err);
-    if (!rc)
-        rc = tu_spec_u64(spec, "ranks", 1, &ranks, err);
+    int rc = tu_spec_u64(spec, "ranks", 1, &ranks, err);
     if (!rc)
         rc = tu_spec_u64(spec, "pad", 128, &pad, err);
     if (!rc && (!ranks || ranks > 65536 || !pad || pad > 1 << 20))
@@ -286,23 +280,46 @@ int tui_torch_dist_plan(struct tu_ckpt *c, const struct tu_spec *spec,
         rc = one_of(spec, "keys", "stacked", "apart", err);
     if (!rc)
         rc = one_of(spec, "optim", "distrib", "float16", err);
-    if (!rc)
-        rc = tui_megatron_iteration(c, spec, err);
-    if (!rc)
-        rc = tui_get_optim(c, &optim, err);
     if (rc)
         return rc;
-    d.ranks = (uint32_t)ranks;
-    d.rule.pad = (uint32_t)pad;
-    d.local = is(spec, "spec", "local");
-    d.apart = is(spec, "keys", "apart");
-    d.master = master_name(optim, tu_spec_get(spec, "optim"));
-    tui_megatron_iteration_folder(c, folder);
-    for (uint32_t r = 0; r < d.ranks && !rc; r++) {
+    d->ranks = (uint32_t)ranks;
+    d->rule.pad = (uint32_t)pad;
+    d->local = is(spec, "spec", "local");
+    d->apart = is(spec, "keys", "apart");
+    d->master = master_name(optim, tu_spec_get(spec, "optim"));
+    return 0;
+}
+
+static int add_files(struct tu_ckpt *c, const char *folder, uint32_t ranks,
+                     struct tu_err *err)
+{
+    int rc = 0;
+    for (uint32_t r = 0; r < ranks && !rc; r++) {
+        char path[64];
+        uint32_t number;
         snprintf(path, sizeof path, "%s/__%u_0.distcp", folder, r);
         rc = tui_add_target(c, path, &tu_format_distcp, (struct tu_coord){0}, &number,
                             err);
     }
+    return rc;
+}
+
+int tui_torch_dist_plan(struct tu_ckpt *c, const struct tu_spec *spec,
+                        const struct tu_shard_opts *o, struct tu_err *err)
+{
+    struct dist d = {.rule = {.states = true, .place = place}};
+    json_t *optim = NULL;
+    char folder[32];
+    int rc = tui_need_family(c, err);
+    if (!rc)
+        rc = tui_megatron_iteration(c, spec, err);
+    if (!rc)
+        rc = tui_get_optim(c, &optim, err);
+    if (!rc)
+        rc = read_spec(&d, spec, optim, err);
+    tui_megatron_iteration_folder(c, folder);
+    if (!rc)
+        rc = add_files(c, folder, d.ranks, err);
     if (!rc)
         rc = tui_load_map(&c->map, "mcore-te", &c->model, o, err);
     if (!rc)

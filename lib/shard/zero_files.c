@@ -2,9 +2,10 @@
 /* zero_files.c: the files of a DeepSpeed checkpoint, by their ranks.
  *
  * mp_rank_MM_model_states.pt (stage 0 to 2), zero_pp_rank_D_mp_rank_MM_model_states.pt
- * (stage 3), layer_L[-model_T]-model_states.pt of a pipeline,
- * layer_L_expert_E_mp_rank_MM_model_states.pt, [bf16_|fp16_]zero_pp_rank_D_mp_rank_MM_optim_states.pt; D and MM have any
- * number of digits. Source: DeepSpeed deepspeed/runtime/engine.py. */
+ * (stage 3), [bf16_|fp16_]zero_pp_rank_D_mp_rank_MM_optim_states.pt;
+ * layer_L[-model_T]-model_states.pt of a pipeline and
+ * layer_L_expert_E_mp_rank_MM_model_states.pt. Numbers have any number of digits. Source:
+ * DeepSpeed deepspeed/runtime/engine.py. */
 
 #include <dirent.h>
 #include <limits.h>

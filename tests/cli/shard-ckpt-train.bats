@@ -289,9 +289,9 @@ same_files() {
     run -0 shard-ckpt diff "$ZERO/llama_z1_dp2" o
     # What Megatron's loader asks for: keys, stacked shapes, the object of every linear layer.
     [ "$(cat o/latest_checkpointed_iteration.txt)" = 5 ]
-    tns-import o/iter_0000005 | tns-ls - >ls
-    grep -Eq ' 1x48x16 .*decoder.layers.mlp.linear_fc1.weight' ls
-    grep -Eq ' 1x32x16 .*optimizer.state.param.decoder.layers.self_attention.linear_qkv.weight' ls
+    tns-import o/iter_0000005 | tns-ls - >listing
+    grep -Eq ' 1x48x16 .*decoder.layers.mlp.linear_fc1.weight' listing
+    grep -Eq ' 1x32x16 .*optimizer.state.param.decoder.layers.self_attention.linear_qkv.weight' listing
     grep -aq 'decoder.layers.mlp.linear_fc2._extra_state/shard_1_' o/iter_0000005/.metadata
     shard-ckpt convert --to torch_dist "$DATA/hf/mixtral" e
     run -0 shard-ckpt diff "$DATA/hf/mixtral" e
@@ -310,6 +310,13 @@ same_files() {
     run -0 shard-ckpt diff "$DATA/hf/llama" w
     shard-ckpt convert --from torch_dist:states=no --to hf m v
     run -0 shard-ckpt diff "$DATA/hf/llama" v
+}
+
+@test "a flat parameter of FSDP1 is refused with what to save instead" {
+    tns-gen layers.0._fsdp_wrapped_module._flat_param:shape=12 --dtype f32 |
+        shard-ckpt save -q --to torch f.pt
+    run -3 shard-ckpt ls f.pt
+    assert_output --partial 'SHARDED_STATE_DICT'
 }
 
 # lengths FILE: elements of the flat tensors of an optim_states file, in their order.
