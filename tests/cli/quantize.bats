@@ -113,6 +113,18 @@ END
     quantize -t fp8 --nonfinite keep nan.npy | quantize decode | tns-check
 }
 
+@test "values beyond what an f16 scale holds are an error, not infinite; defects only by --compat" {
+    tns-gen w:dist=constant --value 1e9 --shape 2,256 >w.tns
+    for t in q4_0 q4_1 q5_0 q5_1 q8_0 q2_k q3_k q4_k q5_k q6_k iq4_nl iq4_xs tq1_0 tq2_0 q1_0 q2_0; do
+        run -3 bash -c "quantize -t $t w.tns >x"
+        assert_output --partial "'w': row 0, columns from 0: too large for $t"
+    done
+    quantize -t q8_0 --compat ggml w.tns | quantize decode | tns-check
+    for t in mxfp4_packed fp8_tensor nf4 int8 bfp; do
+        quantize -t $t w.tns | quantize decode | tns-diff --rtol 0.25 w.tns -
+    done
+}
+
 @test "plan: types, reasons and totals in text and JSON, nothing written" {
     tns-gen a b --shape 4,256 | quantize plan -t q4_k -r 'b=q8_0' >plan.txt
     grep -q "^f32 *q4_k .* default .* a$" plan.txt
