@@ -48,6 +48,7 @@ static const char *const kinds[] = {"train", "async", "forward", NULL};
 struct line {
     const char *name; /* as it was asked for */
     size_t at;        /* its place in the list */
+    struct tu_sched *sched;
     enum kind kind;   /* NOTHING: it could not be made */
     uint32_t chunks, copies;
     double step, memory; /* to sort by */
@@ -116,8 +117,8 @@ static int one(struct line *l, const struct tu_schedule *row, const struct tu_sp
         rc = tu_sim_run(&sim, s, &c, NULL, &faults, err);
     if (!rc && !faults)
         fill(l, s, &c, &sim, q.cap, cap_unit);
+    l->sched = s;
     tu_sim_release(&sim);
-    tu_sched_free(s);
     tu_cost_release(&c);
     return rc;
 }
@@ -206,6 +207,22 @@ static int all(struct line *line, size_t *n, struct tu_err *err)
     return rc;
 }
 
+static int show(struct tu_ctx *ctx, struct line *line, size_t n, struct tu_err *err)
+{
+    const struct tu_sched **all = tu_calloc(n, sizeof *all, err);
+    if (!all)
+        return TU_ENOMEM;
+    for (size_t k = 0; k < n; k++)
+        all[k] = line[k].sched;
+    pipe_cost_idle(ctx, all, n);
+    tu_free(all);
+    qsort(line, n, sizeof *line, by_order);
+    tu_rows_begin(ctx, columns);
+    for (size_t k = 0; k < n; k++)
+        print(ctx, &line[k]);
+    return 0;
+}
+
 static int run(struct tu_ctx *ctx, int argc, char **argv)
 {
     struct tu_err err;
@@ -217,16 +234,12 @@ static int run(struct tu_ctx *ctx, int argc, char **argv)
         rows++;
     struct line *line = tu_calloc(n ? n : rows, sizeof *line, &err);
     int rc = !line ? TU_ENOMEM : n ? named(line, argc, argv, &err) : all(line, &n, &err);
-    if (rc) {
-        tu_free(line);
-        return tu_error(ctx, &err);
-    }
-    qsort(line, n, sizeof *line, by_order);
-    tu_rows_begin(ctx, columns);
-    for (size_t k = 0; k < n; k++)
-        print(ctx, &line[k]);
+    if (!rc)
+        rc = show(ctx, line, n, &err);
+    for (size_t k = 0; line && k < n; k++)
+        tu_sched_free(line[k].sched);
     tu_free(line);
-    return TU_STATUS_YES;
+    return rc ? tu_error(ctx, &err) : TU_STATUS_YES;
 }
 
 static const char *const usage[] = {

@@ -76,6 +76,8 @@ static int run(struct tu_ctx *ctx, int argc, char **argv)
         if (!rc)
             rc = pipe_simulate(ctx, side[k].s, &side[k].c, &side[k].sim, &status, &err);
     }
+    if (!rc && status == TU_STATUS_YES)
+        pipe_cost_idle(ctx, (const struct tu_sched *[]){side[0].s, side[1].s}, 2);
     if (!rc && status == TU_STATUS_YES && side[0].s->ranks != side[1].s->ranks)
         rc = tu_fail(&err, TU_EUSAGE, "diff: %u ranks and %u ranks cannot be compared",
                      side[0].s->ranks, side[1].s->ranks);

@@ -98,6 +98,29 @@ int pipe_cost_get(struct tu_cost *c, uint32_t chunks, struct tu_err *err)
     return rc;
 }
 
+void pipe_cost_idle(struct tu_ctx *ctx, const struct tu_sched *const *s, size_t n)
+{
+    struct tu_spec spec = {0};
+    struct tu_buf text = {0};
+    bool any = false;
+    for (size_t i = 0; i < n; i++)
+        any = any || s[i];
+    if (!pipe_cost.cost || !any ||
+        tu_buf_printf(&text, NULL, "cost:%s", pipe_cost.cost) ||
+        tu_spec_parse(&spec, text.data, NULL))
+        spec.n = 0;
+    for (size_t k = 0; k < spec.n; k++) {
+        bool matters = false;
+        for (size_t i = 0; i < n && !matters; i++)
+            matters = s[i] && tu_cost_matters(s[i], spec.key[k].key);
+        if (!matters)
+            tu_warn(ctx, "--cost %s=%s: nothing here takes that time", spec.key[k].key,
+                    spec.key[k].value);
+    }
+    tu_spec_release(&spec);
+    tu_buf_release(&text);
+}
+
 int pipe_cap(const struct tu_cost *c, uint32_t chunks, int64_t *cap, struct tu_err *err)
 {
     int64_t value, scale, unit = tu_cost_unit(c, chunks);
@@ -312,6 +335,8 @@ int pipe_simulate(struct tu_ctx *ctx, const struct tu_sched *s, const struct tu_
     *status = rc || faults ? TU_STATUS_NO : TU_STATUS_YES;
     if (!rc && faults)
         complain(ctx, &report);
+    if (!rc && !faults && ctx->cmd != &pipe_diff && ctx->cmd != &pipe_optimize)
+        pipe_cost_idle(ctx, &s, 1);
     tu_buf_release(&report);
     return rc;
 }

@@ -33,6 +33,8 @@ extern const struct tu_opt pipe_cost_options[];
 /* Fill c from the options; with --share a rank's times, also the default ones, are divided
  * among its chunks. */
 TU_MUST int pipe_cost_get(struct tu_cost *c, uint32_t chunks, struct tu_err *err);
+/* Warn of keys of --cost that none of n schedules has an operation for; some may be NULL. */
+void pipe_cost_idle(struct tu_ctx *ctx, const struct tu_sched *const *s, size_t n);
 /* The options over a cost that a file brought. */
 TU_MUST int pipe_cost_over(struct tu_cost *c, uint32_t chunks, struct tu_err *err);
 /* --memory-cap in memory units, 0 when it is not given. */

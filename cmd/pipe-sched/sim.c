@@ -90,7 +90,6 @@ const struct tu_cmd pipe_verify = {
     .summary = "is a schedule complete, consistent and free of deadlock",
     .usage = usage,
     .opts = options,
-    .shared = pipe_cost_options,
     .flags = FLAGS,
     .max = 1,
     .run = run_verify,

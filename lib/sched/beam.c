@@ -7,22 +7,10 @@
  * before a gradient". A state is dropped when its lower bound is not below the best known
  * value, or when a state with the same operations is nowhere later. When nothing else is
  * dropped the search is exact; a level that is too wide keeps the states with the least
- * bounds.
- *
- * Lower bound of a state: earliest starts of all that is left, from precedence and
- * memory, and from them for each rank the one-machine bound: work released at r or later
- * ends no earlier than r plus its sum. */
+ * bounds. */
 #include <stdlib.h>
 #include <string.h>
-#include "sched/problem.h"
-
-/* A state as it is stored: a header and its times. */
-struct state {
-    int64_t *clock;         /* [p] */
-    int64_t *f_end, *i_end; /* [stages][m] */
-    uint16_t *n;            /* [stages][3]: F, I, W done */
-    uint8_t *wait; /* [stages]: this forward is not the next thing its rank does */
-};
+#include "sched/beam.h"
 
 struct child {
     int64_t bound, spread; /* spread: sum of the ranks' bounds, breaks ties */
@@ -36,10 +24,9 @@ struct trail {
 };
 
 struct search {
-    const struct tui_problem *x;
+    struct tui_beam_problem b;
     const struct tui_beam *how;
     struct tu_err *err;
-    size_t stride;    /* int64 words of a state */
     int64_t *pool[2]; /* states of this level and the next */
     size_t pool_cap[2];
     size_t count[2];
@@ -50,156 +37,19 @@ struct search {
     int64_t below;
     uint64_t states;
     bool dropped, scarce;
-    int64_t *est;       /* scratch: [2][stages][m] */
-    int64_t *chain;     /* scratch: [2][p] */
-    uint8_t *mark;      /* scratch: [stages] */
-    uint32_t (*of)[64]; /* [p]: stages of a rank */
-    uint32_t *of_n;
+    uint8_t *mark; /* scratch: [stages] */
     int64_t *scratch;
 };
 
-static struct state view(const struct search *g, int64_t *at)
+static int64_t held(const struct search *g, const struct tui_state *s, uint32_t rank)
 {
-    const struct tui_problem *x = g->x;
-    size_t cells = (size_t)x->stages * x->m;
-    struct state s = {.clock = at, .f_end = at + x->p, .i_end = at + x->p + cells};
-    s.n = (uint16_t *)(void *)(at + x->p + 2 * cells);
-    s.wait = (uint8_t *)(s.n + 3 * x->stages);
-    return s;
-}
-
-static int64_t held(const struct search *g, const struct state *s, uint32_t rank)
-{
-    const struct tui_problem *x = g->x;
+    const struct tui_problem *x = g->b.x;
     int64_t mem = 0;
-    for (uint32_t k = 0; k < g->of_n[rank]; k++) {
-        const uint16_t *n = &s->n[3 * g->of[rank][k]];
+    for (uint32_t k = 0; k < g->b.of_n[rank]; k++) {
+        const uint16_t *n = &s->n[3 * g->b.of[rank][k]];
         mem += n[0] * x->mem_f - n[1] * x->mem_i - n[2] * x->mem_w;
     }
     return mem;
-}
-
-/* Bounds
- * ---------------------------------------------------------------------------------- */
-
-/* Earliest ends of everything that is left, by precedence and by what memory forces. */
-static void earliest(const struct search *g, const struct state *s)
-{
-    const struct tui_problem *x = g->x;
-    size_t m = x->m;
-    int64_t *f = g->est, *b = g->est + (size_t)x->stages * m;
-    bool single = x->stages == x->p && x->cap;
-    int64_t fits = x->cap ? x->cap / x->mem_f : 0;
-    bool tight = single && x->cap % x->mem_f < x->mem_w;
-    for (size_t j = 0; j < m; j++) {
-        for (uint32_t k = 0; k < x->stages; k++) {
-            if (j < s->n[3 * k]) {
-                f[k * m + j] = s->f_end[k * m + j];
-                continue;
-            }
-            int64_t at = s->clock[x->place[k]], t;
-            if (k && (t = f[(k - 1) * m + j] + x->c_fwd[k]) > at)
-                at = t;
-            if (j && f[k * m + j - 1] > at)
-                at = f[k * m + j - 1];
-            if (single && (int64_t)j >= fits) {
-                size_t old = j - (size_t)fits;
-                t = b[k * m + old];
-                if (tight && old >= s->n[3 * k + 2])
-                    t += x->w[k] < x->i[k] ? x->w[k] : x->i[k];
-                at = t > at ? t : at;
-            }
-            f[k * m + j] = at + x->f[k];
-        }
-        for (uint32_t k = x->stages; k-- > 0;) {
-            if (j < s->n[3 * k + 1]) {
-                b[k * m + j] = s->i_end[k * m + j];
-                continue;
-            }
-            int64_t at = f[k * m + j], t;
-            at = s->clock[x->place[k]] > at ? s->clock[x->place[k]] : at;
-            if (k + 1 < x->stages && (t = b[(k + 1) * m + j] + x->c_bwd[k]) > at)
-                at = t;
-            if (j && b[k * m + j - 1] > at)
-                at = b[k * m + j - 1];
-            b[k * m + j] = at + x->i[k];
-        }
-    }
-}
-
-/* One rank: work in descending order of release. *chain: a bound on the end of its
- * forwards and input gradients alone, which all come before the last input gradient of
- * its lowest stage. */
-static int64_t one_machine(const struct search *g, const struct state *s, uint32_t rank,
-                           int64_t *chain)
-{
-    const struct tui_problem *x = g->x;
-    size_t m = x->m;
-    const int64_t *f = g->est, *b = g->est + (size_t)x->stages * m;
-    uint32_t lists = 3 * g->of_n[rank];
-    uint32_t left[192];
-    int64_t sum = 0, chain_sum = 0, bound = s->clock[rank];
-    for (uint32_t q = 0; q < lists; q++)
-        left[q] = x->m;
-    *chain = bound;
-    for (;;) {
-        int64_t best = -1, took = 0;
-        uint32_t which = UINT32_MAX;
-        for (uint32_t q = 0; q < lists; q++) {
-            uint32_t k = g->of[rank][q / 3], kind = q % 3;
-            if (left[q] <= s->n[3 * k + kind])
-                continue;
-            size_t j = left[q] - 1;
-            int64_t r = kind == 0   ? f[k * m + j] - x->f[k]
-                        : kind == 1 ? b[k * m + j] - x->i[k]
-                                    : b[k * m + j];
-            if (r > best) {
-                best = r;
-                which = q;
-                took = kind == 0 ? x->f[k] : kind == 1 ? x->i[k] : x->w[k];
-            }
-        }
-        if (which == UINT32_MAX)
-            return bound;
-        left[which]--;
-        int64_t release = best > s->clock[rank] ? best : s->clock[rank];
-        sum += took;
-        bound = release + sum > bound ? release + sum : bound;
-        if (which % 3 < 2) {
-            chain_sum += took;
-            *chain = release + chain_sum > *chain ? release + chain_sum : *chain;
-        }
-    }
-}
-
-/* The bound of a state: each rank alone, and the last gradient's way back through all. */
-static int64_t lower(const struct search *g, const struct state *s, int64_t *spread)
-{
-    const struct tui_problem *x = g->x;
-    const int64_t *b = g->est + (size_t)x->stages * x->m;
-    int64_t *chain = g->chain, *end = g->chain + x->p, most = 0, back = 0;
-    earliest(g, s);
-    for (uint32_t r = 0; r < x->p; r++)
-        end[r] = one_machine(g, s, r, &chain[r]);
-    for (uint32_t k = x->stages; k-- > 0;) {
-        uint32_t r = x->place[k];
-        back += k + 1 < x->stages ? x->c_bwd[k] + x->i[k] : 0;
-        int64_t t = b[(size_t)k * x->m + x->m - 1];
-        back = t > back ? t : back;
-        if (g->of[r][0] == k && chain[r] > back)
-            back = chain[r];
-        t = back + (s->n[3 * k + 2] < x->m ? x->w[k] : 0);
-        end[r] = t > end[r] ? t : end[r];
-        if (s->n[3 * k + 1] == x->m)
-            back = b[(size_t)k * x->m + x->m - 1];
-    }
-    *spread = 0;
-    for (uint32_t r = 0; r < x->p; r++) {
-        int64_t t = end[r] - x->begin[r];
-        most = t > most ? t : most;
-        *spread += t;
-    }
-    return most;
 }
 
 /* Moves
@@ -210,31 +60,31 @@ struct move {
     int64_t start, end;
 };
 
-static void apply(const struct search *g, struct state *s, const struct move *v)
+static void apply(const struct search *g, struct tui_state *s, const struct move *v)
 {
     uint32_t k = v->op / 4, kind = v->op % 4;
     uint16_t *n = &s->n[3 * k];
     if (kind == TU_OP_F)
-        s->f_end[(size_t)k * g->x->m + n[0]++] = v->end;
+        s->f_end[(size_t)k * g->b.x->m + n[0]++] = v->end;
     else if (kind == TU_OP_I)
-        s->i_end[(size_t)k * g->x->m + n[1]++] = v->end;
+        s->i_end[(size_t)k * g->b.x->m + n[1]++] = v->end;
     else
         n[2]++;
     s->clock[v->rank] = v->end;
-    for (uint32_t q = 0; q < g->of_n[v->rank]; q++)
-        s->wait[g->of[v->rank][q]] = 0;
+    for (uint32_t q = 0; q < g->b.of_n[v->rank]; q++)
+        s->wait[g->b.of[v->rank][q]] = 0;
 }
 
 /* What rank r could run next; at most three for each of its stages. */
-static uint32_t moves_of(const struct search *g, const struct state *s, uint32_t r,
+static uint32_t moves_of(const struct search *g, const struct tui_state *s, uint32_t r,
                          struct move *out)
 {
-    const struct tui_problem *x = g->x;
+    const struct tui_problem *x = g->b.x;
     uint32_t count = 0;
     int64_t clock = s->clock[r];
     bool room = !x->cap || held(g, s, r) + x->mem_f <= x->cap;
-    for (uint32_t q = 0; q < g->of_n[r]; q++) {
-        uint32_t k = g->of[r][q];
+    for (uint32_t q = 0; q < g->b.of_n[r]; q++) {
+        uint32_t k = g->b.of[r][q];
         const uint16_t *n = &s->n[3 * k];
         size_t at = (size_t)k * x->m;
         if (n[0] < x->m && room && !s->wait[k] && (!k || s->n[3 * (k - 1)] > n[0])) {
@@ -255,13 +105,13 @@ static uint32_t moves_of(const struct search *g, const struct state *s, uint32_t
 }
 
 /* Can this rank ever run something before the forward of stage k? */
-static bool may_wait(const struct search *g, const struct state *s, uint32_t k)
+static bool may_wait(const struct search *g, const struct tui_state *s, uint32_t k)
 {
-    uint32_t r = g->x->place[k];
-    for (uint32_t q = 0; q < g->of_n[r]; q++) {
-        uint32_t o = g->of[r][q];
+    uint32_t r = g->b.x->place[k];
+    for (uint32_t q = 0; q < g->b.of_n[r]; q++) {
+        uint32_t o = g->b.of[r][q];
         if (s->n[3 * o] > s->n[3 * o + 1] || s->n[3 * o + 1] > s->n[3 * o + 2] ||
-            (o != k && s->n[3 * o] < g->x->m && !s->wait[o]))
+            (o != k && s->n[3 * o] < g->b.x->m && !s->wait[o]))
             return true;
     }
     return false;
@@ -275,17 +125,17 @@ static uint64_t mix(uint64_t h, uint64_t v)
 
 static int emit(struct search *g, int64_t *from, uint32_t parent, const struct move *v)
 {
-    memcpy(g->scratch, from, g->stride * sizeof *from);
-    struct state s = view(g, g->scratch);
+    memcpy(g->scratch, from, g->b.stride * sizeof *from);
+    struct tui_state s = tui_state_view(&g->b, g->scratch);
     apply(g, &s, v);
     struct child c = {.parent = parent, .op = v->op};
     g->states++;
-    c.bound = lower(g, &s, &c.spread);
+    c.bound = tui_state_bound(&g->b, &s, &c.spread);
     if (c.bound >= g->below)
         return 0;
-    for (uint32_t k = 0; k < 3 * g->x->stages; k++)
+    for (uint32_t k = 0; k < 3 * g->b.x->stages; k++)
         c.hash = mix(c.hash, s.n[k]);
-    for (uint32_t k = 0; k < g->x->stages && k < 64; k++)
+    for (uint32_t k = 0; k < g->b.x->stages && k < 64; k++)
         c.waits |= (uint64_t)s.wait[k] << k;
     int rc = TU_GROW(&g->child, &g->child_cap, g->children, g->err);
     if (!rc)
@@ -297,8 +147,8 @@ static int emit(struct search *g, int64_t *from, uint32_t parent, const struct m
  */
 static int expand(struct search *g, int64_t *at, uint32_t parent)
 {
-    const struct tui_problem *x = g->x;
-    struct state s = view(g, at);
+    const struct tui_problem *x = g->b.x;
+    struct tui_state s = tui_state_view(&g->b, at);
     struct move list[192];
     uint8_t *mark = g->mark;
     int rc = 0;
@@ -345,9 +195,9 @@ static int by_promise(const void *a, const void *b)
 }
 
 /* Is a nowhere later than b? Both have run the same operations. */
-static bool covers(const struct search *g, const struct state *a, const struct state *b)
+static bool covers(const struct search *g, const struct tui_state *a, const struct tui_state *b)
 {
-    const struct tui_problem *x = g->x;
+    const struct tui_problem *x = g->b.x;
     if (memcmp(a->n, b->n, 3 * x->stages * sizeof *a->n))
         return false;
     for (uint32_t r = 0; r < x->p; r++)
@@ -378,7 +228,7 @@ static int reserve(struct search *g, int which, size_t states)
     if (states <= g->pool_cap[which])
         return 0;
     size_t want = g->pool_cap[which] * 2 > states ? g->pool_cap[which] * 2 : states;
-    int64_t *p = tu_realloc(g->pool[which], want * g->stride, sizeof *p, g->err);
+    int64_t *p = tu_realloc(g->pool[which], want * g->b.stride, sizeof *p, g->err);
     if (!p)
         return TU_ENOMEM;
     g->pool[which] = p;
@@ -387,10 +237,10 @@ static int reserve(struct search *g, int which, size_t states)
 }
 
 /* When a child's operation runs, from its parent. */
-static struct move timed(const struct search *g, const struct state *s, uint32_t op)
+static struct move timed(const struct search *g, const struct tui_state *s, uint32_t op)
 {
     struct move list[192], none = {0};
-    uint32_t rank = g->x->place[op / 4];
+    uint32_t rank = g->b.x->place[op / 4];
     uint32_t n = moves_of(g, s, rank, list);
     for (uint32_t q = 0; q < n; q++)
         if (list[q].op == op)
@@ -424,17 +274,17 @@ static int advance(struct search *g, size_t level, int from)
         rc = reserve(g, to, kept + 1);
         if (rc)
             break;
-        int64_t *at = g->pool[to] + kept * g->stride;
-        memcpy(at, g->pool[from] + c->parent * g->stride, g->stride * sizeof *at);
-        struct state s = view(g, at);
+        int64_t *at = g->pool[to] + kept * g->b.stride;
+        memcpy(at, g->pool[from] + c->parent * g->b.stride, g->b.stride * sizeof *at);
+        struct tui_state s = tui_state_view(&g->b, at);
         struct move v = timed(g, &s, c->op);
         apply(g, &s, &v);
-        for (uint32_t k = 0; k < g->x->stages && k < 64; k++)
+        for (uint32_t k = 0; k < g->b.x->stages && k < 64; k++)
             s.wait[k] = c->waits >> k & 1;
         bool covered = false;
         for (uint32_t k = head[c->hash & (buckets - 1)]; k != UINT32_MAX && !covered;
              k = next[k]) {
-            struct state other = view(g, g->pool[to] + k * g->stride);
+            struct tui_state other = tui_state_view(&g->b, g->pool[to] + k * g->b.stride);
             covered = covers(g, &other, &s);
         }
         if (covered)
@@ -453,7 +303,7 @@ static int advance(struct search *g, size_t level, int from)
 /* Walk back from a finished state. */
 static int collect(struct search *g, struct tui_order *best)
 {
-    const struct tui_problem *x = g->x;
+    const struct tui_problem *x = g->b.x;
     size_t ops = g->levels;
     uint32_t *op = tu_alloc(ops, sizeof *op, g->err), at = 0;
     tui_order_release(best);
@@ -466,7 +316,7 @@ static int collect(struct search *g, struct tui_order *best)
     for (size_t level = ops; level-- > 0; at = g->trail[level][at].parent)
         op[level] = g->trail[level][at].op;
     for (uint32_t r = 0; r < x->p; r++)
-        best->base[r + 1] = best->base[r] + (size_t)3 * x->m * g->of_n[r];
+        best->base[r + 1] = best->base[r] + (size_t)3 * x->m * g->b.of_n[r];
     size_t *fill = tu_alloc(x->p, sizeof *fill, g->err);
     if (fill) {
         memcpy(fill, best->base, x->p * sizeof *fill);
@@ -478,37 +328,24 @@ static int collect(struct search *g, struct tui_order *best)
     return fill ? tui_order_value(x, best, g->err) : TU_ENOMEM;
 }
 
-static int prepare(struct search *g)
+static int prepare(struct search *g, const struct tui_problem *x)
 {
-    const struct tui_problem *x = g->x;
-    size_t cells = (size_t)x->stages * x->m;
-    size_t bytes = 3 * x->stages * sizeof(uint16_t) + x->stages;
-    g->stride = x->p + 2 * cells + (bytes + 7) / 8;
-    g->levels = 3 * cells;
-    g->est = tu_alloc(2 * cells, sizeof *g->est, g->err);
+    int rc = tui_beam_open(&g->b, x, g->err);
+    if (rc)
+        return rc;
+    g->levels = 3 * (size_t)x->stages * x->m;
     g->mark = tu_alloc(x->stages, 1, g->err);
-    g->chain = tu_alloc(2 * (size_t)x->p, sizeof *g->chain, g->err);
-    g->scratch = tu_alloc(g->stride, sizeof *g->scratch, g->err);
-    g->of = tu_calloc(x->p, sizeof *g->of, g->err);
-    g->of_n = tu_calloc(x->p, sizeof *g->of_n, g->err);
+    g->scratch = tu_alloc(g->b.stride, sizeof *g->scratch, g->err);
     g->trail = tu_calloc(g->levels, sizeof *g->trail, g->err);
-    if (!g->est || !g->mark || !g->chain || !g->scratch || !g->of || !g->of_n ||
-        !g->trail || reserve(g, 0, 1))
+    if (!g->mark || !g->scratch || !g->trail || reserve(g, 0, 1))
         return TU_ENOMEM;
-    for (uint32_t k = 0; k < x->stages; k++) {
-        uint32_t r = x->place[k];
-        if (g->of_n[r] == 64)
-            return tu_fail(g->err, TU_EUSAGE, "search: rank %u has more than 64 stages",
-                           r);
-        g->of[r][g->of_n[r]++] = k;
-    }
     int64_t most = 0;
     for (uint32_t r = 0; r < x->p; r++)
-        most = g->of_n[r] > most ? g->of_n[r] : most;
+        most = g->b.of_n[r] > most ? g->b.of_n[r] : most;
     g->scarce = x->cap && x->cap < most * x->m * x->mem_f;
     if (g->scarce && x->stages > 64)
         g->dropped = true; /* forwards are put off only on the first stages: not exact */
-    memset(g->pool[0], 0, g->stride * sizeof *g->pool[0]);
+    memset(g->pool[0], 0, g->b.stride * sizeof *g->pool[0]);
     g->count[0] = 1;
     return 0;
 }
@@ -517,13 +354,13 @@ int tui_beam_search(const struct tui_problem *x, const struct tui_beam *how,
                     int64_t below, struct tui_order *best, struct tui_beam_result *result,
                     struct tu_err *err)
 {
-    struct search g = {.x = x, .how = how, .err = err, .below = below};
-    int rc = prepare(&g), from = 0;
+    struct search g = {.how = how, .err = err, .below = below};
+    int rc = prepare(&g, x), from = 0;
     size_t level = 0;
     for (; level < g.levels && !rc && g.count[from]; level++) {
         g.children = 0;
         for (uint32_t k = 0; k < g.count[from] && !rc; k++)
-            rc = expand(&g, g.pool[from] + k * g.stride, k);
+            rc = expand(&g, g.pool[from] + k * g.b.stride, k);
         if (!rc && how->budget && g.states > how->budget)
             g.count[from] = 0, g.dropped = true;
         if (!rc)
@@ -541,11 +378,8 @@ int tui_beam_search(const struct tui_problem *x, const struct tui_beam *how,
     tu_free(g.pool[0]);
     tu_free(g.pool[1]);
     tu_free(g.child);
-    tu_free(g.est);
-    tu_free(g.chain);
     tu_free(g.mark);
     tu_free(g.scratch);
-    tu_free(g.of);
-    tu_free(g.of_n);
+    tui_beam_close(&g.b);
     return rc;
 }

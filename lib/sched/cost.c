@@ -223,6 +223,27 @@ int tu_cost_share(struct tu_cost *c, uint32_t n, struct tu_err *err)
     return rc;
 }
 
+bool tu_cost_matters(const struct tu_sched *s, const char *key)
+{
+    bool has[TU_OP_KINDS] = {false}, paired = false;
+    for (uint32_t r = 0; r < s->ranks; r++)
+        for (size_t k = 0; k < s->n[r]; k++) {
+            has[s->op[r][k].kind] = true;
+            paired = paired || s->op[r][k].flags & TU_OP_PAIRED;
+        }
+    /* A B without a time of its own takes I and W, and these are halves of B. */
+    has[TU_OP_B] = has[TU_OP_I] = has[TU_OP_W] =
+        has[TU_OP_B] || has[TU_OP_I] || has[TU_OP_W];
+    for (size_t i = 0; i < sizeof timed / sizeof *timed; i++)
+        if (!strcmp(key, timed[i].key))
+            return has[timed[i].kind];
+    if (!strcmp(key, "C") || !strcmp(key, "CF"))
+        return s->ranks > 1;
+    if (!strcmp(key, "CB"))
+        return s->ranks > 1 && s->deps == TU_DEPS_TRAIN;
+    return strcmp(key, "FB") || paired;
+}
+
 int tu_cost_parse(struct tu_cost *c, const char *text, uint32_t share, struct tu_err *err)
 {
     struct tu_spec spec;

@@ -132,6 +132,8 @@ TU_API TU_MUST int tu_cost_copy(struct tu_cost *out, const struct tu_cost *c,
  * TU_EUSAGE. */
 TU_API TU_MUST int tu_cost_parse(struct tu_cost *c, const char *text, uint32_t share,
                                  struct tu_err *err);
+/* Does a key of tu_cost_parse have an effect on when this schedule's operations run? */
+TU_API bool tu_cost_matters(const struct tu_sched *s, const char *key);
 /* Times so far are of a rank's whole share: those of compute are divided among n chunks,
  * exactly. */
 TU_API TU_MUST int tu_cost_share(struct tu_cost *c, uint32_t n, struct tu_err *err);

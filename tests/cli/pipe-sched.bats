@@ -290,6 +290,27 @@ data=$ROOT/tests/data/sched
     assert_output --partial -- '--time-cap: '
 }
 
+@test "times that nothing takes are named" {
+    pipe-sched gen -s 1f1b -p 2 -m 4 >s.json
+    run -0 --separate-stderr pipe-sched sim --cost F=2,B=3,C=1,FB=4,OPT=9,unit=us s.json
+    assert_equal "$stderr" 'pipe-sched: warning: --cost FB=4: nothing here takes that time
+pipe-sched: warning: --cost OPT=9: nothing here takes that time'
+    for args in 'compare -p 2 -m 4 dualpipe 1f1b' 'compare -p 2 -m 4'; do
+        # shellcheck disable=SC2086 # words
+        run -0 --separate-stderr pipe-sched $args --cost FB=3
+        assert_equal "$stderr" ''
+    done
+    run -0 --separate-stderr pipe-sched compare -p 2 -m 4 1f1b zb-v --cost FB=3
+    assert_regex "$stderr" 'FB=3'
+    run -0 --separate-stderr pipe-sched optimize -p 2 -m 4 --cost R=3 -o o.json
+    assert_regex "$stderr" 'R=3'
+    run -0 --separate-stderr pipe-sched sim --cost I=2,W=1 s.json # of a B
+    assert_equal "$stderr" ''
+    pipe-sched lower --recompute --memory B=1,CKPT=0.1 s.json | {
+        run -0 --separate-stderr pipe-sched sim --cost R=3; assert_equal "$stderr" ''; }
+    run -2 pipe-sched verify --cost F=2 s.json # it runs nothing
+}
+
 @test "TikZ counts in centimetres, whatever the unit of time" {
     pipe-sched gen -s dualpipe -p 2 -m 4 --cost F=18522,B=37044,FB=50000 --to tikz >a.tex
     run -0 cat a.tex
