@@ -55,6 +55,8 @@ int plan_stages(struct tu_ctx *ctx, const struct tu_train_query *q,
             rc = tu_buf_text(&text, "E", err);
         if (!rc && s->layers)
             rc = tu_buf_printf(&text, err, "t*%u", s->layers);
+        if (!rc && s->mtp)
+            rc = tu_buf_printf(&text, err, "m*%u", s->mtp);
         if (!rc && s->head)
             rc = tu_buf_text(&text, "L", err);
     }

@@ -179,11 +179,14 @@ int plan_table(struct tu_ctx *ctx, const struct tu_train_query *q,
                                          " million",     " thousand", "",         NULL};
     static const char *const flop[] = {" PFLOP", " TFLOP", " GFLOP", " MFLOP",
                                        " KFLOP", " FLOP",  NULL};
-    char params[48], work[48];
+    char params[48], work[48], further[48] = "", text[96] = "";
+    if (q->model->mtp_layers)
+        snprintf(text, sizeof text, " and %s that predict further tokens",
+                 amount(tu_train_mtp_params(q->model), number, further));
     tu_print(ctx,
-             "%s parameters, %s for the model each step; %" PRIu64
+             "%s parameters%s, %s for the model each step; %" PRIu64
              " layouts, %zu legal\n",
-             amount(tu_train_params(q->model), number, params),
+             amount(tu_train_params(q->model), number, params), text,
              amount(tu_train_step_flops(q->model, (double)q->batch, (double)q->seq, false),
                     flop, work),
              p->considered, p->legal);

@@ -25,6 +25,7 @@ static const struct tui_field hf_fields[] = {
     TUI_FIELD("shared_expert_intermediate_size", TUI_U64, shared_ffn),
     TUI_FIELD("n_shared_experts", TUI_U64, shared_experts),
     TUI_FIELD("first_k_dense_replace", TUI_U64, dense_layers),
+    TUI_FIELD("num_nextn_predict_layers", TUI_U64, mtp_layers),
     TUI_FIELD("q_lora_rank", TUI_U64, q_rank),
     TUI_FIELD("kv_lora_rank", TUI_U64, kv_rank),
     TUI_FIELD("qk_nope_head_dim", TUI_U64, nope_dim),
@@ -67,6 +68,7 @@ static const struct tui_field meta_fields[] = {
     TUI_FIELD("shared_ffn", TUI_U64, shared_ffn),
     TUI_FIELD("shared_experts", TUI_U64, shared_experts),
     TUI_FIELD("dense_layers", TUI_U64, dense_layers),
+    TUI_FIELD("mtp_layers", TUI_U64, mtp_layers),
     TUI_FIELD("q_rank", TUI_U64, q_rank),
     TUI_FIELD("kv_rank", TUI_U64, kv_rank),
     TUI_FIELD("nope_dim", TUI_U64, nope_dim),
@@ -140,6 +142,9 @@ static int complete(struct tu_model *m, struct tu_err *err)
     if (m->dense_layers > m->layers)
         return tu_fail(err, TU_EFORMAT, "%llu of %llu layers are dense",
                        (unsigned long long)m->dense_layers, (unsigned long long)m->layers);
+    if (m->mtp_layers > m->layers)
+        return tu_fail(err, TU_EFORMAT, "%llu layers that predict further tokens, behind %llu",
+                       (unsigned long long)m->mtp_layers, (unsigned long long)m->layers);
     return 0;
 }
 

@@ -19,6 +19,7 @@ static int layout(struct tu_buf *b, const struct tu_train_query *q,
     for (size_t k = 0; k < n && !rc; k++)
         cell[k] = (struct tu_layout_cell){.embedding = stage[k].embedding,
                                           .layers = stage[k].layers,
+                                          .mtp = stage[k].mtp,
                                           .loss = stage[k].head};
     if (!rc)
         rc = tu_layout_write(b, cell, n, err);
@@ -66,7 +67,7 @@ static int megatron_experts(struct tu_buf *b, const struct tu_model *m, struct t
         rc = tu_buf_printf(b, err, "--moe-shared-expert-intermediate-size %llu\n",
                            (unsigned long long)m->shared_ffn);
     if (!rc && m->dense_layers)
-        rc = tu_buf_printf(b, err, "--moe-layer-freq ([0]*%llu+[1]*%llu)\n",
+        rc = tu_buf_printf(b, err, "--moe-layer-freq '([0]*%llu+[1]*%llu)'\n",
                            (unsigned long long)m->dense_layers,
                            (unsigned long long)(m->layers - m->dense_layers));
     return rc;
@@ -88,6 +89,9 @@ static int megatron_kind(struct tu_buf *b, const struct tu_model *m, struct tu_e
         {!m->tied, " --untie-embeddings-and-output-weights"},
     };
     int rc = tu_buf_text(b, "--bf16", err);
+    if (!rc && m->mtp_layers)
+        rc = tu_buf_printf(b, err, " --mtp-num-layers %llu",
+                           (unsigned long long)m->mtp_layers);
     for (size_t k = 0; k < sizeof kind / sizeof *kind && !rc; k++)
         if (kind[k].yes)
             rc = tu_buf_text(b, kind[k].flag, err);

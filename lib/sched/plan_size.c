@@ -57,8 +57,7 @@ static double feed(const struct tu_model *m, double experts)
            (m->shared_ffn ? mlp(m, (double)m->shared_ffn) : 0);
 }
 
-/* The same model without experts. */
-static struct tu_model dense(const struct tu_model *m)
+struct tu_model tui_dense(const struct tu_model *m)
 {
     struct tu_model d = *m;
     d.experts = d.shared_ffn = 0;
@@ -80,9 +79,19 @@ double tu_train_params(const struct tu_model *m)
     double h = (double)m->hidden, first = (double)m->dense_layers;
     double embed = (double)m->vocab * h * (m->tied ? 1 : 2);
     double positions = m->learned_positions ? (double)m->positions * h : 0;
-    struct tu_model d = dense(m);
+    struct tu_model d = tui_dense(m);
     return ((double)m->layers - first) * tu_train_layer_params(m) +
            first * tu_train_layer_params(&d) + embed + positions + norm(m);
+}
+
+double tui_mtp_join(const struct tu_model *m)
+{
+    return 2 * (double)m->hidden * (double)m->hidden + 3 * norm(m);
+}
+
+double tu_train_mtp_params(const struct tu_model *m)
+{
+    return (double)m->mtp_layers * (tu_train_layer_params(m) + tui_mtp_join(m));
 }
 
 /* Forward operations for one token: 2 for each weight of a product, and 4 s q of
@@ -100,10 +109,11 @@ double tu_train_step_flops(const struct tu_model *m, double batch, double seq,
                            bool recompute)
 {
     double first = (double)m->dense_layers;
-    struct tu_model d = dense(m);
-    double layers = ((double)m->layers - first) * layer_flops(m, seq) +
+    struct tu_model d = tui_dense(m);
+    double h = (double)m->hidden, mtp = (double)m->mtp_layers;
+    double layers = ((double)m->layers + mtp - first) * layer_flops(m, seq) +
                     first * layer_flops(&d, seq);
-    double head = 2 * (double)m->hidden * (double)m->vocab;
+    double head = (1 + mtp) * 2 * h * (double)m->vocab + mtp * 4 * h * h;
     return batch * seq * ((recompute ? 4 : 3) * layers + 3 * head);
 }
 

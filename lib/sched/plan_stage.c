@@ -2,8 +2,9 @@
 /* plan_stage.c: stages of a layout: which layers they hold, what those take, how much
  * memory the ranks need.
  *
- * Layers are alike; the first stage adds the vision encoder and the embedding, the last
- * the head and the loss. Split evenly, or so that the longest stage is shortest. */
+ * Layers are alike but for the first ones of a model with experts, which may have none;
+ * the first stage adds the vision encoder and the embedding, the last
+ * the head, the loss and what predicts further tokens. Split evenly, or so that the longest stage is shortest. */
 #include <math.h>
 #include <string.h>
 #include "sched/plan_stage.h"
@@ -76,39 +77,50 @@ static double all_to_all(const struct tu_train_query *q, const struct tu_layout_
     return *bytes / (inside ? q->cluster.link_bs : q->cluster.network_bs);
 }
 
+/* A layer of this model, with what its communication takes filled in. `per`: seconds of an
+ * operation for each token. */
+static struct tui_kind kind_of(const struct tu_model *m, struct tu_layer f, double per,
+                               double quad, enum tu_recompute again)
+{
+    double h = (double)m->hidden;
+    double out = (double)(m->heads * (m->kv_rank ? m->v_dim : m->head_dim));
+    double width = (double)(m->experts && m->expert_ffn ? m->expert_ffn : m->ffn);
+    double routed = (m->experts ? (double)m->top_k : 1) * width;
+    double gated = m->gated ? 3 : 2, linear = per * 2 * tui_attention_weights(m);
+    f.attention = linear + quad;
+    f.mlp = per * 2 * gated * h * routed;
+    f.shared = per * 2 * gated * h * (double)m->shared_ffn;
+    f.gate = per * 2 * h * (double)m->experts;
+    f.out = per * 2 * h * out;
+    f.down = per * 2 * h * routed;
+    struct tui_kind k = {.forward = f, .gradient = f};
+    k.gradient.attention += quad;
+    k.weight = linear + f.mlp + f.shared;
+    if (again == TU_RECOMPUTE_FULL) {
+        k.gradient.attention += f.attention;
+        k.gradient.mlp += f.mlp;
+        k.gradient.shared += f.shared;
+    } else if (again == TU_RECOMPUTE_SELECTIVE) {
+        k.gradient.attention += quad;
+    }
+    return k;
+}
+
 void tui_times_of(struct tui_times *t, const struct tu_train_query *q,
                   const struct tu_layout_choice *a)
 {
     const struct tu_model *m = q->model;
     const struct tu_cluster *c = &q->cluster;
+    struct tu_model dense = tui_dense(m);
     double tokens = (double)q->seq / a->cp * a->mb, h = (double)m->hidden;
     double per = tokens / a->tp / (c->flops * c->efficiency); /* seconds of an operation */
     double kv = (double)(m->kv_heads * m->head_dim);
-    double out = (double)(m->heads * (m->kv_rank ? m->v_dim : m->head_dim));
-    double width = (double)(m->experts && m->expert_ffn ? m->expert_ffn : m->ffn);
-    double routed = (m->experts ? (double)m->top_k : 1) * width;
-    double gated = m->gated ? 3 : 2;
-    double linear = per * 2 * tui_attention_weights(m);
     double quad = per * 4 * (double)q->seq * tui_score_width(m);
-    struct tu_layer f = {.attention = linear + quad,
-                         .mlp = per * 2 * gated * h * routed,
-                         .shared = per * 2 * gated * h * (double)m->shared_ffn,
-                         .gate = per * 2 * h * (double)m->experts * (m->experts ? 1 : 0),
-                         .out = per * 2 * h * out,
-                         .down = per * 2 * h * routed};
     double reduce_bytes = 4 * tokens * h * (a->tp - 1) / a->tp, routed_bytes;
-    f.reduce = reduce_bytes / c->link_bs;
-    f.dispatch = f.combine = all_to_all(q, a, tokens, &routed_bytes);
-    *t = (struct tui_times){.forward = f, .gradient = f};
-    t->gradient.attention += quad;
-    t->weight = linear + f.mlp + f.shared;
-    if (a->recompute == TU_RECOMPUTE_FULL) {
-        t->gradient.attention += f.attention;
-        t->gradient.mlp += f.mlp;
-        t->gradient.shared += f.shared;
-    } else if (a->recompute == TU_RECOMPUTE_SELECTIVE) {
-        t->gradient.attention += quad;
-    }
+    struct tu_layer sent = {.reduce = reduce_bytes / c->link_bs};
+    *t = (struct tui_times){.kind[TUI_DENSE] = kind_of(&dense, sent, per, quad, a->recompute)};
+    sent.dispatch = sent.combine = all_to_all(q, a, tokens, &routed_bytes);
+    t->kind[TUI_USUAL] = kind_of(m, sent, per, quad, a->recompute);
     /* The ring's keys and values come while attention on the last ones runs. */
     double ring = 2 * 2 * tokens * kv / a->tp * (a->cp - 1);
     bool inside = (uint64_t)a->cp * a->tp <= c->per_node;
@@ -119,6 +131,7 @@ void tui_times_of(struct tui_times *t, const struct tu_train_query *q,
     t->ep_bytes = 4 * routed_bytes;
     t->cp_bytes = 3 * ring;
     t->head = per * 2 * h * (double)m->vocab;
+    t->join = per * 4 * h * h;
     if (q->encoder && q->encoder->layers) {
         double e = (double)q->encoder->hidden, n = (double)q->encoder->tokens;
         double one = n * a->mb / a->cp / a->tp / (c->flops * c->efficiency);
@@ -135,22 +148,43 @@ static double compute(const struct tu_layer *l)
 
 /* Times of so many layers, forward and gradient, with what the form leaves exposed. */
 static void price_layers(struct tui_times *t, const struct tu_train_query *q,
-                         const struct tu_layout_choice *a, uint32_t layers)
+                         const struct tu_layout_choice *a, int kind, uint32_t layers)
 {
     const struct tu_overlap *form = q->overlap ? q->overlap : tu_overlaps[0];
-    struct tui_priced now = {.key = {a->tp, a->cp, a->ep, a->mb, a->recompute, layers}};
+    struct tui_kind *l = &t->kind[kind];
+    struct tui_priced now = {
+        .key = {a->tp, a->cp, a->ep, a->mb, a->recompute, (uint32_t)kind, layers}};
     uint32_t hash = 0;
-    if (!memcmp(t->last.key, now.key, sizeof now.key))
+    if (!memcmp(l->last.key, now.key, sizeof now.key))
         return;
-    for (size_t k = 0; k < 6; k++)
+    for (size_t k = 0; k < sizeof now.key / sizeof *now.key; k++)
         hash = hash * 31 + now.key[k];
-    struct tui_priced *kept = q->memo ? &q->memo->row[hash % TUI_MEMO] : &t->last;
+    struct tui_priced *kept = q->memo ? &q->memo->row[hash % TUI_MEMO] : &l->last;
     if (layers && memcmp(kept->key, now.key, sizeof now.key)) {
-        now.forward = form->time(&t->forward, layers, q->interference);
-        now.gradient = form->time(&t->gradient, layers, q->interference);
+        now.forward = form->time(&l->forward, layers, q->interference);
+        now.gradient = form->time(&l->gradient, layers, q->interference);
         *kept = now;
     }
-    t->last = layers ? *kept : now;
+    l->last = layers ? *kept : now;
+}
+
+/* Add n layers of a kind to what a stage takes. */
+static void add_layers(struct tui_stage_time *s, struct tui_times *t,
+                       const struct tu_train_query *q, const struct tu_layout_choice *a,
+                       int kind, uint32_t layers)
+{
+    const struct tui_kind *l = &t->kind[kind];
+    double n = layers;
+    price_layers(t, q, a, kind, layers);
+    double f = l->last.forward, i = l->last.gradient;
+    double exposed = fmax(f + i - n * (compute(&l->forward) + compute(&l->gradient)), 0);
+    double tp = 2 * 2 * l->forward.reduce, ep = 2 * 2 * l->forward.dispatch;
+    s->tp += tp + ep > 0 ? exposed * tp / (tp + ep) : 0;
+    s->ep += tp + ep > 0 ? exposed * ep / (tp + ep) : 0;
+    s->cp += n * (t->cp_forward + t->cp_gradient);
+    s->f += f + n * t->cp_forward;
+    s->i += i + n * t->cp_gradient;
+    s->w += n * l->weight;
 }
 
 struct tui_stage_time tui_stage_time(struct tui_times *t,
@@ -158,19 +192,15 @@ struct tui_stage_time tui_stage_time(struct tui_times *t,
                                      const struct tu_layout_choice *a,
                                      const struct tu_train_stage *stage)
 {
-    double n = stage->layers, e = stage->encoder, head = stage->head ? t->head : 0;
+    double e = stage->encoder, ends = stage->head ? t->head : 0;
     struct tui_stage_time s = {0};
-    price_layers(t, q, a, stage->layers);
-    double f = t->last.forward, i = t->last.gradient;
-    double exposed = f + i - n * (compute(&t->forward) + compute(&t->gradient));
-    double tp = 2 * 2 * t->forward.reduce, ep = 2 * 2 * t->forward.dispatch;
-    exposed = fmax(exposed, 0);
-    s.tp = tp + ep > 0 ? exposed * tp / (tp + ep) : 0;
-    s.ep = tp + ep > 0 ? exposed * ep / (tp + ep) : 0;
-    s.cp = n * (t->cp_forward + t->cp_gradient);
-    s.f = f + n * t->cp_forward + head + e * (t->encoder_lin + t->encoder_quad);
-    s.i = i + n * t->cp_gradient + head + e * (t->encoder_lin + 2 * t->encoder_quad);
-    s.w = n * t->weight + head + e * t->encoder_lin;
+    add_layers(&s, t, q, a, TUI_USUAL, stage->layers - stage->dense + stage->mtp);
+    if (stage->dense)
+        add_layers(&s, t, q, a, TUI_DENSE, stage->dense);
+    ends += stage->mtp * (t->head + t->join);
+    s.f += ends + e * (t->encoder_lin + t->encoder_quad);
+    s.i += ends + e * (t->encoder_lin + 2 * t->encoder_quad);
+    s.w += ends + e * t->encoder_lin;
     return s;
 }
 
@@ -199,18 +229,26 @@ static int uneven(struct tu_train_stage *out, size_t n, const struct tu_train_qu
         tui_stage_time(&t, q, a, &(struct tu_train_stage){.layers = 1});
     struct tui_stage_time eye =
         tui_stage_time(&t, q, a, &(struct tu_train_stage){.encoder = 1});
+    struct tui_stage_time plain =
+        tui_stage_time(&t, q, a, &(struct tu_train_stage){.layers = 1, .dense = 1});
+    struct tui_stage_time end = tui_stage_time(
+        &t, q, a,
+        &(struct tu_train_stage){.head = true, .mtp = (uint32_t)q->model->mtp_layers});
     int64_t *cost = tu_alloc(layers, sizeof *cost, err);
     size_t *count = tu_alloc(n, sizeof *count, err);
     double worst;
     int rc = cost && count ? 0 : TU_ENOMEM;
     for (size_t k = 0; k < layers && !rc; k++)
-        cost[k] = k < encoder ? millionths(whole(&eye), whole(&one)) : 1000000;
+        cost[k] = k < encoder ? millionths(whole(&eye), whole(&one))
+                  : k < encoder + q->model->dense_layers
+                      ? millionths(whole(&plain), whole(&one))
+                      : 1000000;
     if (!rc)
         rc = tu_partition_find(
             &(struct tu_partition){.layers = layers,
                                    .stages = n,
                                    .cost = cost,
-                                   .last = millionths(3 * t.head, whole(&one))},
+                                   .last = millionths(whole(&end), whole(&one))},
             count, &worst, err);
     for (size_t k = 0; k < n && !rc; at += count[k++]) {
         size_t eyes = at >= encoder ? 0 : encoder - at < count[k] ? encoder - at : count[k];
@@ -240,6 +278,10 @@ int tu_train_stages(struct tu_train_stage **out, size_t *n,
             (*out)[k].layers = (uint32_t)(q->model->layers / *n);
         (*out)[0].encoder = (uint32_t)(q->encoder ? q->encoder->layers : 0);
     }
+    uint64_t dense = q->model->experts ? q->model->dense_layers : 0;
+    for (size_t k = 0; k < *n && !rc; dense -= (*out)[k++].dense)
+        (*out)[k].dense = (uint32_t)tu_min(dense, (*out)[k].layers);
+    (*out)[*n - 1].mtp = (uint32_t)q->model->mtp_layers;
     if (rc) {
         tu_free(*out);
         *out = NULL;
@@ -254,23 +296,27 @@ double tui_stage_params(const struct tu_train_query *q, const struct tu_layout_c
                         const struct tu_train_stage *stage, double *experts)
 {
     const struct tu_model *m = q->model;
-    double embed = (double)m->vocab * (double)m->hidden;
-    double dense = tu_train_layer_params(m), routed = 0;
+    struct tu_model plain = tui_dense(m);
+    double embed = (double)m->vocab * (double)m->hidden, n = stage->layers + stage->mtp;
+    double usual = tu_train_layer_params(m), routed = 0;
     if (m->experts > 1) {
         struct tu_model one = *m;
         one.experts = 1; /* the difference is the experts' and their router rows' */
-        routed = (dense - tu_train_layer_params(&one)) * (double)m->experts /
+        routed = (usual - tu_train_layer_params(&one)) * (double)m->experts /
                  (double)(m->experts - 1);
-        dense -= routed;
+        usual -= routed;
     }
     double eye = q->encoder ? 12 * (double)(q->encoder->hidden * q->encoder->hidden) : 0;
-    double whole_ = stage->layers * dense + stage->encoder * eye;
+    double all = (n - stage->dense) * usual + stage->dense * tu_train_layer_params(&plain) +
+                 stage->encoder * eye + stage->mtp * tui_mtp_join(m);
     if (stage->embedding)
-        whole_ += embed;
+        all += embed;
     if (stage->head && !(stage->embedding && m->tied))
-        whole_ += embed; /* a tied head on a stage of its own is a copy */
-    *experts = stage->layers * routed / a->ep / a->tp;
-    return whole_ / a->tp;
+        all += embed; /* a tied head on a stage of its own is a copy */
+    if (stage->mtp && !stage->embedding && !m->tied)
+        all += embed; /* a copy for the tokens that follow */
+    *experts = (n - stage->dense) * routed / a->ep / a->tp;
+    return all / a->tp;
 }
 
 /* Bytes of a parameter that d devices share. */
@@ -290,7 +336,8 @@ static double state_bytes(const struct tu_layout_choice *a, double d)
 static double stage_bytes(const struct tu_train_query *q, const struct tu_layout_choice *a,
                           const struct tu_train_stage *stage)
 {
-    double bytes = stage->layers * tu_train_layer_bytes(q->model, (double)q->seq / a->cp,
+    double bytes = (stage->layers + stage->mtp) *
+                   tu_train_layer_bytes(q->model, (double)q->seq / a->cp,
                                                         a->mb, a->tp,
                                                         q->sequence_parallel, a->recompute);
     if (stage->encoder) /* 34 bytes of a token and channel, or its input alone */
@@ -319,7 +366,8 @@ void tui_memory_of(struct tu_train_row *r, const struct tu_train_query *q,
                      experts * state_bytes(a, (double)a->dp / a->ep);
             held += flight * stage_bytes(q, a, &stage[k]);
             if (stage[k].head)
-                logits = 4 * seq * a->mb / a->tp * (double)(m->hidden + m->vocab);
+                logits = 4 * seq * a->mb / a->tp * (double)(m->hidden + m->vocab) *
+                         (1 + stage[k].mtp);
         }
         if (a->offload == TU_OFFLOAD_SPLIT) /* two subgroups on their way */
             state += 2 * 12 * fmin(params, TUI_SUBGROUP);

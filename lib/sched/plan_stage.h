@@ -19,6 +19,11 @@ const struct tui_family *tui_family_of(const char *name);
  * value and a result in the products with scores. */
 double tui_attention_weights(const struct tu_model *m);
 double tui_score_width(const struct tu_model *m);
+/* The same model without experts, as its first layers may be. */
+struct tu_model tui_dense(const struct tu_model *m);
+/* Parameters of what predicts one more token, apart from its layer: two norms and one behind it, and
+ * the product that joins the last layer's result with an embedding. */
+double tui_mtp_join(const struct tu_model *m);
 /* Chunks of a rank. */
 uint32_t tui_chunks(const struct tu_layout_choice *a);
 
@@ -31,17 +36,20 @@ struct tui_stage_time {
 #define TUI_MEMO 4096u
 struct tui_memo {
     struct tui_priced {
-        uint32_t key[6]; /* tp, cp, ep, micro-batch, recomputation, layers */
+        uint32_t key[7]; /* tp, cp, ep, micro-batch, recomputation, kind, layers */
         double forward, gradient;
     } row[TUI_MEMO];
 };
+enum { TUI_USUAL, TUI_DENSE, TUI_KINDS }; /* the first layers may have no experts */
 struct tui_times {
-    struct tu_layer forward, gradient; /* of a layer */
-    double weight;                     /* of a layer */
-    double cp_forward, cp_gradient;    /* exposed, of a layer */
-    double head, encoder_lin, encoder_quad;
+    struct tui_kind {
+        struct tu_layer forward, gradient;
+        double weight;
+        struct tui_priced last; /* stages are mostly alike */
+    } kind[TUI_KINDS];              /* of a layer */
+    double cp_forward, cp_gradient; /* exposed, of a layer */
+    double head, join, encoder_lin, encoder_quad;
     double tp_bytes, ep_bytes, cp_bytes; /* sent by a layer, both ways */
-    struct tui_priced last; /* stages are mostly alike */
 };
 void tui_times_of(struct tui_times *t, const struct tu_train_query *q,
                   const struct tu_layout_choice *a);

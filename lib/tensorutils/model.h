@@ -35,6 +35,7 @@ struct tu_model {
     uint64_t shared_ffn; /* shared experts' width, together */
     uint64_t shared_experts; /* how many, where the width follows from them */
     uint64_t dense_layers;   /* the first ones, which have no experts */
+    uint64_t mtp_layers;     /* behind the others, each predicts one more token in training */
     /* Latent attention (MLA): ranks of q (0: q is whole) and of k with v, and parts of a head. */
     uint64_t q_rank, kv_rank, nope_dim, rope_dim, v_dim;
     bool tied;           /* output head shares the embedding */

@@ -44,7 +44,8 @@ struct tu_cluster {
 };
 
 /* Sizes that follow from the model alone. */
-TU_API double tu_train_params(const struct tu_model *m);       /* all parameters */
+TU_API double tu_train_params(const struct tu_model *m); /* all but those of the next */
+TU_API double tu_train_mtp_params(const struct tu_model *m); /* that predict further tokens */
 TU_API double tu_train_layer_params(const struct tu_model *m); /* of one layer */
 TU_API double tu_train_active_params(
     const struct tu_model *m); /* of one layer, for a token */
@@ -105,7 +106,8 @@ struct tu_encoder {
 };
 /* What stands on a stage. */
 struct tu_train_stage {
-    uint32_t encoder, layers;
+    uint32_t encoder, layers; /* `dense` of the layers have no experts */
+    uint32_t dense, mtp;      /* mtp: layers more that predict further tokens */
     bool embedding, head;
 };
 

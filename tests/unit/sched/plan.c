@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "../tap.h"
-#include "tensorutils/sched/plan.h"
+#include "sched/plan_stage.h"
 
 /* A GPT as in Megatron-LM: biases, learned positions, tied head. */
 static struct tu_model gpt(uint64_t l, uint64_t h, uint64_t a, uint64_t v, uint64_t s)
@@ -117,19 +117,74 @@ static const struct {
      "size':50257,'n_positions':1024}"},
 };
 
+static struct tu_model model_of(const char *config, struct tu_err *err)
+{
+    struct tu_model m = {0};
+    char text[1024];
+    size_t n = strlen(config);
+    for (size_t i = 0; i <= n; i++)
+        text[i] = config[i] == '\'' ? '"' : config[i];
+    return tu_model_from_hf(&m, text, n, err) ? (struct tu_model){0} : m;
+}
+
+/* DeepSeek-V3: three dense layers first, one more that predicts a token behind 61. */
+static void kinds_of_layers(void)
+{
+    struct tu_err err = {0};
+    struct tu_model m = model_of(families[0].config, &err);
+    double without = tu_train_step_flops(&m, 1, 4096, false);
+    m.mtp_layers = 1;
+    /* What the released files hold, 684531386000 values, but for 41.5 million scales of
+     * blocks: an embedding and a head again among them. */
+    double all = tu_train_params(&m) + tu_train_mtp_params(&m) + 2 * 7168.0 * 129280;
+    ok(fabs(all + 41.5e6 - 684531386000.0) < 1e6, "%.0f parameters with what predicts", all);
+    ok(tu_train_step_flops(&m, 1, 4096, false) > without * 1.02, "which takes time");
+    struct tu_cluster c = {.gpus = 2048, .per_node = 8, .flops = 989e12, .link_bs = 450e9,
+                           .network_bs = 50e9, .memory = 80000000000, .efficiency = .6};
+    struct tu_train_query q = {.model = &m, .cluster = c, .batch = 15360, .seq = 4096,
+                               .uneven = true};
+    struct tu_layout_choice a = {.tp = 1, .pp = 16, .vpp = 1, .dp = 128, .cp = 1, .ep = 1,
+                                 .mb = 1, .schedule = "1f1b"};
+    struct tu_train_stage *stage;
+    size_t n;
+    if (tu_train_stages(&stage, &n, &q, &a, &err)) {
+        ok(false, "stages: %s", err.msg);
+        return;
+    }
+    double sum = 0, experts;
+    uint32_t layers = 0, dense = 0, mtp = 0;
+    for (size_t k = 0; k < n; k++) {
+        sum += tui_stage_params(&q, &a, &stage[k], &experts);
+        sum += experts;
+        layers += stage[k].layers;
+        dense += stage[k].dense;
+        mtp += stage[k].mtp;
+    }
+    ok(layers == 61 && dense == 3 && mtp == 1 && stage[0].dense == 3 && stage[n - 1].mtp == 1,
+       "each kind is where it belongs");
+    /* All stages hold the model, but for its last norm, and a second embedding. */
+    double want = families[0].params - 7168 + tu_train_mtp_params(&m) + 7168.0 * 129280;
+    ok(fabs(sum - want) < 1, "stages hold %.0f of %.0f parameters", sum, want);
+    struct tui_times t;
+    tui_times_of(&t, &q, &a);
+    struct tu_train_stage one = {.layers = 1}, plain = {.layers = 1, .dense = 1};
+    double w = tui_stage_time(&t, &q, &a, &one).w, d = tui_stage_time(&t, &q, &a, &plain).w;
+    /* Products of a token: attention and 9 experts of 2048, or attention and 18432. */
+    double attention = tui_attention_weights(&m);
+    ok(fabs(w / d - (attention + 3 * 7168.0 * 9 * 2048) / (attention + 3 * 7168.0 * 18432)) <
+           1e-9,
+       "a dense layer takes its own time");
+    tu_free(stage);
+}
+
 static void counted(void)
 {
     for (size_t k = 0; k < sizeof families / sizeof *families; k++) {
-        struct tu_model m;
         struct tu_err err = {0};
-        char text[1024];
-        size_t n = strlen(families[k].config);
-        for (size_t i = 0; i <= n; i++)
-            text[i] = families[k].config[i] == '\'' ? '"' : families[k].config[i];
-        int rc = tu_model_from_hf(&m, text, n, &err);
-        ok(!rc && tu_model_known(m.family) && tu_train_params(&m) == families[k].params,
-           "%s: %.0f parameters are %.0f", rc ? err.msg : m.family,
-           rc ? 0 : tu_train_params(&m), families[k].params);
+        struct tu_model m = model_of(families[k].config, &err);
+        ok(m.layers && tu_model_known(m.family) && tu_train_params(&m) == families[k].params,
+           "%s: %.0f parameters are %.0f", m.layers ? m.family : err.msg,
+           tu_train_params(&m), families[k].params);
     }
 }
 
@@ -444,6 +499,7 @@ int main(void)
     overlaps();
     interference();
     counted();
+    kinds_of_layers();
     updates();
     uneven();
     selective();
