@@ -6,6 +6,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
+#include "mem_hook.h"
 #include "tensorutils/core/mem.h"
 
 #define ALIGN ((size_t)16)
@@ -66,8 +67,8 @@ void *tu_arena_alloc(struct tu_arena *a, size_t count, size_t size, struct tu_er
         return NULL;
     }
     size_t need = (n + !n + ALIGN - 1) & ~(ALIGN - 1);
-    if ((!a->newest || a->newest->size - a->newest->used < need) &&
-        add_chunk(a, need, err))
+    bool room = a->newest && a->newest->size - a->newest->used >= need;
+    if (room ? tui_mem_refuse(need, err) : add_chunk(a, need, err) != 0)
         return NULL;
     char *p = (char *)a->newest + HEADER + a->newest->used;
     a->newest->used += need;

@@ -3,6 +3,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
+#include "mem_hook.h"
 #include "tensorutils/core/buf.h"
 #include "tensorutils/core/mem.h"
 
@@ -50,6 +51,8 @@ void *tu_buf_room(struct tu_buf *b, size_t n, struct tu_err *err)
             return NULL;
         b->data = data;
         b->cap = cap;
+    } else if (tui_mem_refuse(n, err)) {
+        return NULL;
     }
     return b->data + b->n;
 }

@@ -16,13 +16,13 @@
 static struct {
     _Atomic uint64_t count;
     _Atomic uint64_t nth; /* 0: never */
-    atomic_int sticky;
+    atomic_int flags;
 } inject;
 
-uint64_t tu_mem_inject(uint64_t nth, int sticky)
+uint64_t tu_mem_inject(uint64_t nth, int flags)
 {
     atomic_store(&inject.nth, nth);
-    atomic_store(&inject.sticky, sticky);
+    atomic_store(&inject.flags, flags);
     return atomic_exchange(&inject.count, 0);
 }
 
@@ -31,7 +31,7 @@ static bool refuse(void)
 {
     uint64_t me = atomic_fetch_add_explicit(&inject.count, 1, memory_order_relaxed) + 1;
     uint64_t nth = atomic_load_explicit(&inject.nth, memory_order_relaxed);
-    return nth && (me == nth || (me > nth && atomic_load(&inject.sticky)));
+    return nth && (me == nth || (me > nth && atomic_load(&inject.flags) & TU_MEM_STICKY));
 }
 
 /* count × size, at least 1; false when it cannot be an object's size. */
@@ -51,6 +51,14 @@ static void *no_memory(size_t count, size_t size, struct tu_err *err)
         tu_fail(err, TU_ENOMEM, "out of memory (%zu times %zu bytes asked for)", count,
                 size);
     return NULL;
+}
+
+bool tui_mem_refuse(size_t n, struct tu_err *err)
+{
+    if (!(atomic_load_explicit(&inject.flags, memory_order_relaxed) & TU_MEM_FINE) || !refuse())
+        return false;
+    no_memory(n, 1, err);
+    return true;
 }
 
 void *tu_alloc(size_t count, size_t size, struct tu_err *err)
@@ -103,7 +111,7 @@ void tui_mfree(void *p)
 int tu_grow(void *items, size_t *cap, size_t n, size_t size, struct tu_err *err)
 {
     if (n < *cap)
-        return 0;
+        return tui_mem_refuse(size, err) ? TU_ENOMEM : 0;
     /* items is the address of a pointer to some object type: copied as bytes, for its
      * type is not known here. */
     void *old;

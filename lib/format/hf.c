@@ -7,6 +7,7 @@
  * sums there). Shards may be symbolic links, as in the hub's cache, but their names may
  * not leave the folder. */
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
 #include "hf.h"
@@ -94,10 +95,9 @@ static bool sniff_hf(const char *path, const unsigned char *head, size_t n)
     if (head)
         return n && is_index(path);
     for (size_t k = 0; k < WEIGHTS; k++) {
-        char *file = tui_hf_join(path, weights[k].file, NULL);
-        bool there = file && !access(file, F_OK);
-        tu_free(file);
-        if (there)
+        char file[4096]; /* no memory is no reason to say that it is none */
+        if (snprintf(file, sizeof file, "%s/%s", path, weights[k].file) < (int)sizeof file &&
+            !access(file, F_OK))
             return true;
     }
     return false;

@@ -41,10 +41,14 @@ TU_API TU_MUST char *tu_arena_printf(struct tu_arena *a, struct tu_err *err, con
 /* Bytes handed out so far. */
 TU_API size_t tu_arena_used(const struct tu_arena *a);
 
-/* Failure injection, for tests only: the nth allocation from now fails (1 = the next, 0 = never),
- * and so does each one after it while `sticky` is non-zero. Library calls of Jansson and PCRE2
- * count too. Returns the number of allocations since the last call. */
-TU_API uint64_t tu_mem_inject(uint64_t nth, int sticky);
+/* Failure injection, for tests only: the nth allocation from now fails (1 = the next, 0 = never).
+ * Library calls of Jansson and PCRE2 count too. Returns the number of allocations since the last
+ * call. */
+enum tu_mem_inject {
+    TU_MEM_STICKY = 1, /* each one after it fails as well */
+    TU_MEM_FINE = 2,   /* what an arena, a buffer or a growing array has room for counts too */
+};
+TU_API uint64_t tu_mem_inject(uint64_t nth, int flags);
 
 TU_END
 

@@ -130,11 +130,14 @@ static int work(void)
     size_t cap = 0;
     int *item = NULL;
     struct tu_arena *a = tu_arena_new(&err);
-    if (!a || !tu_arena_printf(a, &err, "%5000d", 1) || !tu_arena_alloc(a, 9, 9, &err))
+    if (!a || !tu_arena_printf(a, &err, "%5000d", 1) || !tu_arena_alloc(a, 9, 9, &err) ||
+        !tu_arena_alloc(a, 1, 1, &err)) /* room is left */
         goto out;
-    if (tu_buf_printf(&b, &err, "%100d", 1) || tu_buf_add(&b, zeros, 1000, &err))
+    if (tu_buf_printf(&b, &err, "%100d", 1) || tu_buf_add(&b, zeros, 1000, &err) ||
+        tu_buf_text(&b, "x", &err) || tu_buf_text(&b, "y", &err))
         goto out;
-    if (!(s = tu_strdup("s", &err)) || TU_GROW(&item, &cap, 0, &err))
+    if (!(s = tu_strdup("s", &err)) || TU_GROW(&item, &cap, 0, &err) ||
+        TU_GROW(&item, &cap, 1, &err))
         goto out;
 out:
     tu_free(s);
@@ -158,7 +161,16 @@ static void test_injection(void)
         eq_int(code, TU_ENOMEM, "allocation %d fails", (int)n);
     }
     eq_u64(n, calls + 1, "each allocation could fail");
-    tu_mem_inject(2, 1);
+    uint64_t fine = 1;
+    for (int code = TU_ENOMEM; code; fine += code != 0) {
+        tu_mem_inject(fine, TU_MEM_FINE);
+        code = work();
+        if (code && code != TU_ENOMEM)
+            eq_int(code, TU_ENOMEM, "fine %d", (int)fine);
+    }
+    tu_mem_inject(0, 0);
+    eq_u64(fine - n, 3, "what needs no new memory can fail too");
+    tu_mem_inject(2, TU_MEM_STICKY);
     void *first = tu_alloc(1, 1, NULL), *second = tu_alloc(1, 1, NULL);
     void *third = tu_alloc(1, 1, NULL);
     ok(first && !second && !third, "sticky failure");

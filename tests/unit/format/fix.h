@@ -131,7 +131,7 @@ static inline void fix_inject(int (*run)(struct tu_err *), bool memory, const ch
     for (uint64_t n = 1; n < 100000; n++) {
         struct tu_err err = { 0 };
         if (memory)
-            tu_mem_inject(n, 0);
+            tu_mem_inject(n, TU_MEM_FINE);
         else
             tu_io_inject(n, EIO);
         int code = run(&err);

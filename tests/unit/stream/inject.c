@@ -149,7 +149,7 @@ static void fail_reading(const char *what, scenario_fn fn, const void *p, size_t
         const int expect = io ? TU_EIO : TU_ENOMEM;
         struct tu_err err = {0};
         for (int rc = 1; rc && n < 5000; n++) {
-            io ? tu_io_inject(n, EIO) : tu_mem_inject(n, 0);
+            io ? tu_io_inject(n, EIO) : tu_mem_inject(n, TU_MEM_FINE);
             rc = fn(p, size, flags, &err);
             io ? tu_io_inject(0, 0) : tu_mem_inject(0, 0);
             wrong += rc && (rc != expect || err.code != expect || !err.msg[0]);
@@ -170,7 +170,7 @@ static void fail_writing(void)
             int fd = kit_file("", 0);
             size_t size;
             bool ended;
-            io ? tu_io_inject(n, io == 1 ? ENOSPC : EPIPE) : tu_mem_inject(n, 0);
+            io ? tu_io_inject(n, io == 1 ? ENOSPC : EPIPE) : tu_mem_inject(n, TU_MEM_FINE);
             rc = write_one(dup(fd), &ended, &err);
             io ? tu_io_inject(0, 0) : tu_mem_inject(0, 0);
             unsigned char *p = kit_bytes(fd, &size);

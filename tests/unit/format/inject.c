@@ -1,0 +1,271 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* inject: every way through every format, with each allocation and each system call failing
+ * in turn, on files by the real producers (tests/data).
+ *
+ * A failure is told as what it is and leaves nothing in the folder it wrote to; whatever gets
+ * through all the same (a call whose failure does not matter) gives what the clean run gave. */
+#include "fix.h"
+
+#define DATA "tests/data/"
+
+struct way {
+    const char *acts;      /* what is tried: the letters of acts[] */
+    const char *from, *to; /* below DATA; the name of the copy */
+    struct tu_open how;
+    struct tu_save what;
+    bool durable;
+};
+
+static const struct way ways[] = {
+    { "rs", "npy/fortran_be.npy", "a.npy", { 0 }, { 0 }, true },
+    { "s", "npy/v3.npy", "a.npy", { .keep_header = true }, { .keep_header = true },
+      false },
+    { "rs", "npy/deflated.npz", "a.npz", { 0 }, { 0 }, false },
+    { "rsfv", "safetensors/one_meta.safetensors", "a.safetensors", { .keep_header = true },
+      { .keep_header = true },
+      false },
+    { "sf", "safetensors/scalars.safetensors", "a.pt", { 0 }, { 0 }, false },
+    { "s", "safetensors/scalars.safetensors", "a.hf", { 0 }, { .max_shard = 8 }, false },
+    { "s", "gguf/kv.gguf", "a.gguf", { 0 }, { 0 }, false },
+    { "s", "gguf/plain.gguf", "a.safetensors", { 0 }, { 0 }, false },
+    { "rsf", "gguf/split-00001-of-00003.gguf", "a.gguf", { 0 }, { .max_shard = 400 }, false },
+    { "rs", "torch/old_views.pt", "a.pt", { 0 }, { 0 }, false },
+    { "s", "torch/old_deflated.pt", "a.npz", { 0 }, { 0 }, false },
+    { "rv", "torch/old_views_legacy.pt", NULL, { 0 }, { 0 }, false },
+    { "rs", "torch/new_dtensor.pt", "a.tns", { 0 }, { 0 }, false },
+    { "r", "torch/old_conj.pt", NULL, { 0 }, { 0 }, false },
+    { "r", "torch/old_numpy.pt", NULL, { 0 }, { 0 }, false },
+    { "r", "hf/llama_v4_bins", NULL, { 0 }, { 0 }, false },
+    { "rs", "hf/llama_tied", "a.hf", { 0 }, { .beside = DATA "hf/llama_tied" },
+      true },
+    { "rsfv", "stream/meta.tns", "a.tns", { 0 }, { 0 }, false },
+};
+
+struct result {
+    uint32_t sum;   /* of what was read or written */
+    unsigned files; /* in the target folder */
+    bool first;     /* the first of a set is among them */
+    uint64_t calls;
+};
+
+static const struct way *way;
+static char target[1024];
+
+static const struct tu_format *format_of(const char *name)
+{
+    size_t n = strlen(name);
+    return tu_format_find(!strcmp(name + n - 3, ".hf") ? "hf" : tu_format_of_path(name)->name);
+}
+
+/* Files and folders in a folder, with the checksum of all that they hold. */
+static void census(const char *path, struct result *r)
+{
+    struct dirent **list = NULL;
+    int n = scandir(path, &list, NULL, alphasort);
+    for (int i = 0; i < n; i++) {
+        const char *name = list[i]->d_name;
+        char sub[2048];
+        size_t size;
+        struct stat st;
+        snprintf(sub, sizeof sub, "%s/%s", path, name);
+        if (strcmp(name, ".") && strcmp(name, "..") && !stat(sub, &st)) {
+            r->files++;
+            r->first |= strstr(name, "-00001-of-") || S_ISDIR(st.st_mode);
+            r->sum = tu_crc32(r->sum, name, strlen(name));
+            if (S_ISDIR(st.st_mode)) {
+                census(sub, r);
+            } else {
+                unsigned char *p = fix_read(sub, &size);
+                r->sum = tu_crc32(r->sum, p, size);
+                free(p);
+            }
+        }
+        free(list[i]);
+    }
+    free(list);
+}
+
+static int open_way(struct tu_source **s, struct tu_err *err)
+{
+    char path[256];
+    snprintf(path, sizeof path, DATA "%s", way->from);
+    *s = NULL;
+    return tu_source_open(s, path, NULL, &way->how, NULL, err);
+}
+
+/* Checksum of names, META and bytes. */
+static int read_way(uint32_t *sum, struct tu_err *err)
+{
+    struct tu_source *s;
+    int code = open_way(&s, err);
+    if (code)
+        return code;
+    for (size_t i = 0; i < s->metas; i++)
+        *sum = tu_crc32(*sum, s->meta[i].json, s->meta[i].n);
+    for (size_t i = 0; !code && i < s->n; i++) {
+        size_t n = (size_t)s->tensor[i].bytes;
+        char *data = malloc(n + 1);
+        *sum = tu_crc32(*sum, s->tensor[i].name, strlen(s->tensor[i].name));
+        code = tu_source_verify(s, i, NULL, err);
+        if (!code)
+            code = tu_source_read(s, i, 0, data, n, err);
+        if (!code)
+            *sum = tu_crc32(*sum, data, n);
+        free(data);
+        if (!code && tu_source_find(s, s->tensor[i].name) > i)
+            *sum = 0; /* wrong whether or not there was memory for an index */
+    }
+    tu_source_close(s);
+    return code;
+}
+
+static int save_way(uint32_t *sum, struct tu_err *err)
+{
+    struct tu_source *s;
+    char path[1100];
+    (void)sum;
+    snprintf(path, sizeof path, "%s/%s", target, way->to);
+    int code = open_way(&s, err);
+    if (!code)
+        code = tu_source_save(s, path, format_of(way->to), &way->what, way->durable, NULL,
+                              err);
+    tu_source_close(s);
+    return code;
+}
+
+/* Record by record to a stream. */
+static int feed_way(uint32_t *sum, struct tu_err *err)
+{
+    struct tu_feed *f = NULL;
+    struct tu_out *out = NULL;
+    struct tu_writer *w = NULL;
+    const struct tu_record *rec;
+    char from[256], to[1100];
+    (void)sum;
+    snprintf(from, sizeof from, DATA "%s", way->from);
+    snprintf(to, sizeof to, "%s/a.tns", target);
+    int code = tu_feed_open(&f, from, NULL, NULL, err);
+    if (!code)
+        code = tu_out_open(&out, to, NULL, err);
+    if (!code)
+        code = tu_writer_new(&w, out, err);
+    while (!code && !(code = tu_feed_next(f, &rec, err)) && rec)
+        code = rec->type == TU_REC_END ? tu_writer_end(w, true, err) : tu_feed_copy(f, w, err);
+    tu_feed_close(f);
+    if (!code)
+        return tu_writer_close(w, false, err);
+    tu_writer_abort(w);
+    return code;
+}
+
+/* The same twice: each tensor of a view of the file against the file. */
+static int view_way(uint32_t *sum, struct tu_err *err)
+{
+    struct tu_source *a, *b = NULL;
+    int code = open_way(&a, err);
+    if (code)
+        return code;
+    struct tu_view_item *item = calloc(a->n + 1, sizeof *item);
+    for (size_t i = 0; i < a->n; i++)
+        item[i] = (struct tu_view_item){ .tensor = a->tensor[i], .from = i };
+    code = open_way(&b, err);
+    if (!code)
+        code = tu_source_view(&b, b, item, a->n, b->meta, b->metas, err);
+    if (code)
+        b = NULL;
+    free(item);
+    size_t *to = calloc(a->n + 1, sizeof *to), *from = calloc(a->n + 1, sizeof *from);
+    if (!code)
+        code = tu_source_match(a, b, to, from, err);
+    for (size_t i = 0; !code && i < a->n; i++) {
+        struct tu_difference d;
+        code = tu_source_compare(&d, a, i, b, to[i], NULL, NULL, err);
+        *sum += !code && d.bytes_equal && from[to[i]] == i;
+    }
+    free(to);
+    free(from);
+    tu_source_close(b);
+    tu_source_close(a);
+    return code;
+}
+
+static const struct {
+    const char *name; /* its letter is the first */
+    int (*run)(uint32_t *sum, struct tu_err *err);
+    bool writes;
+} acts[] = {
+    { "read", read_way, false },
+    { "save", save_way, true },
+    { "feed", feed_way, true },
+    { "view", view_way, false },
+};
+
+/* Run in an empty folder, call n failing (0: none). What it gave, what is left, how many calls. */
+static int once(size_t act, bool memory, uint64_t n, struct result *r, struct tu_err *err)
+{
+    *r = (struct result){ 0 };
+    *err = (struct tu_err){ 0 };
+    fix_remove(target);
+    if (mkdir(target, 0777))
+        abort();
+    memory ? tu_mem_inject(n, TU_MEM_FINE) : tu_io_inject(n, EIO);
+    int code = acts[act].run(&r->sum, err);
+    r->calls = memory ? tu_mem_inject(0, 0) : tu_io_inject(0, 0);
+    census(target, r);
+    return code;
+}
+
+/* What is wrong with a run that call n failed in; NULL: nothing. */
+static const char *judge(int code, int expected, const struct result *r, const struct result *clean,
+                         const struct tu_err *err)
+{
+    if (!code)
+        return r->sum == clean->sum ? NULL : "unnoticed, and another result";
+    if (code != expected)
+        return "called something else";
+    if (err->code != code || !*err->msg)
+        return "nothing is said";
+    /* A set of files is none without its first; a file that only could not be made durable is there. */
+    bool harmless = !r->files || r->sum == clean->sum || (way->what.max_shard && !r->first);
+    return harmless ? NULL : "files are left";
+}
+
+static void walk(size_t act)
+{
+    struct tu_err err;
+    struct result clean, r;
+    int code = once(act, false, 0, &clean, &err);
+    if (!ok(!code && (clean.files > 0) == acts[act].writes, "%s %s", acts[act].name, way->from)) {
+        printf("# %s\n", err.msg);
+        return;
+    }
+    for (int memory = 0; memory < 2; memory++) {
+        unsigned failed = 0, bad = 0;
+        uint64_t n = 1;
+        for (; n < 5000; n++) {
+            code = once(act, memory, n, &r, &err);
+            const char *why = judge(code, memory ? TU_ENOMEM : TU_EIO, &r, &clean, &err);
+            if (why)
+                printf("# call %llu: %s: %s: %s\n", (unsigned long long)n, why,
+                       code ? tu_err_name(code) : "success", err.msg);
+            failed += code != 0;
+            bad += why != NULL;
+            if (r.calls < n)
+                break;
+        }
+        ok(failed && !code && !bad, "%s %s: each of %llu %s fails", acts[act].name, way->from,
+           (unsigned long long)n - 1, memory ? "allocations" : "system calls");
+    }
+}
+
+int main(void)
+{
+    snprintf(target, sizeof target, "%s", fix_path("target"));
+    for (size_t i = 0; i < sizeof ways / sizeof *ways; i++) {
+        way = &ways[i];
+        for (size_t act = 0; act < sizeof acts / sizeof *acts; act++)
+            if (strchr(way->acts, acts[act].name[0]))
+                walk(act);
+    }
+    return tap_done();
+}
