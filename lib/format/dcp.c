@@ -111,11 +111,11 @@ static int dims_of(const struct tu_pnode *v, uint64_t *dim, unsigned *rank,
     if (v && v->kind == TU_P_CALL)
         v = tui_pnode_item(tui_pnode_item(v, TU_P_ARGS), 0);
     if (!v || (v->kind != TU_P_TUPLE && v->kind != TU_P_LIST) || v->n > TU_RANK_MAX)
-        return tu_fail(err, TU_EFORMAT, ".metadata: a size is no torch.Size");
+        return tu_fail(err, TU_EFORMAT, "a size is no torch.Size");
     *rank = (unsigned)v->n;
     for (size_t i = 0; i < v->n; i++)
         if ((dim[i] = number(v->item[i])) == UINT64_MAX)
-            return tu_fail(err, TU_EFORMAT, ".metadata: a dimension is no number");
+            return tu_fail(err, TU_EFORMAT, "a dimension is no number");
     return 0;
 }
 
@@ -136,20 +136,20 @@ static int index_places(struct dcp *d, const struct tu_pnode *data, struct tu_er
     struct tu_buf key = {0};
     int rc = (d->places = tu_names_new(err)) ? 0 : TU_ENOMEM;
     if (!rc && (!data || data->kind != TU_P_DICT))
-        rc = tu_fail(err, TU_EFORMAT, ".metadata: no storage_data");
+        rc = tu_fail(err, TU_EFORMAT, "no storage_data");
     for (size_t i = 0; !rc && i + 1 < data->n; i += 2) {
         const struct tu_pnode *name = tu_pnode_get(data->item[i], "fqn"),
                               *off = tu_pnode_get(data->item[i], "offset");
         uint64_t dim[TU_RANK_MAX];
         unsigned rank = 0;
         if (!name || name->kind != TU_P_TEXT)
-            rc = tu_fail(err, TU_EFORMAT, ".metadata: storage_data: a key has no name");
+            rc = tu_fail(err, TU_EFORMAT, "storage_data: a key has no name");
         if (!rc && off && off->kind != TU_P_NONE)
             rc = dims_of(off, dim, &rank, err);
         if (!rc)
             rc = key_of(&key, name->text, dim, rank, err);
         if (!rc && tu_names_get(d->places, key.data) != TU_NAMES_NONE)
-            rc = tu_fail(err, TU_EFORMAT, ".metadata: a chunk of '%.80s' is stored twice",
+            rc = tu_fail(err, TU_EFORMAT, "a chunk of '%.80s' is stored twice",
                          name->text);
         char *text = rc ? NULL : tu_arena_text(d->base.arena, key.data, key.n, err);
         if (!rc)
@@ -173,36 +173,25 @@ static int open_chunk(struct dcp *d, const char *name, const uint64_t *off, unsi
     uint32_t i = rc ? TU_NAMES_NONE : tu_names_get(d->places, key.data);
     tu_buf_release(&key);
     if (rc || i == TU_NAMES_NONE)
-        return rc ? rc
-                  : tu_fail(err, TU_EINCOMPLETE,
-                            ".metadata: a chunk of '%.100s' is stored nowhere", name);
+        return rc ? rc : tu_fail(err, TU_EINCOMPLETE, "a chunk of it is stored nowhere");
     const struct tu_pnode *path = tu_pnode_get(d->place[i], "relative_path"),
                           *how = tu_pnode_get(d->place[i], "transform_descriptors");
     uint64_t at = number(tu_pnode_get(d->place[i], "offset")),
              size = number(tu_pnode_get(d->place[i], "length"));
     if (!path || path->kind != TU_P_TEXT || at == UINT64_MAX || size == UINT64_MAX)
-        return tu_fail(err, TU_EFORMAT,
-                       ".metadata: where a chunk of '%.80s' is stored cannot be "
-                       "read",
-                       name);
+        return tu_fail(err, TU_EFORMAT, "where a chunk of it is stored cannot be read");
     if (how && how->kind != TU_P_NONE &&
         !((how->kind == TU_P_LIST || how->kind == TU_P_TUPLE) && !how->n))
         return tu_fail(err, TU_EUNSUP,
-                       "'%.80s' is stored through a transform (compression), "
-                       "which is not read",
-                       name);
+                       "stored through a transform (compression), which is not read");
     rc = file_of(d, path->text, in, err);
-    if (!rc && (!size || at + size > tu_in_size(*in) || at + size < at))
+    if (!rc && (!size || at + size > tu_in_size(*in))) /* both are below 2^63 */
         rc = tu_fail(err, TU_ETRUNC,
-                     "%.120s: '%.60s' is said to be at byte %llu, %llu long, and "
-                     "the file has %llu bytes",
-                     path->text, name, (unsigned long long)at, (unsigned long long)size,
+                     "said to be at byte %llu of %.120s, %llu long, and the file has %llu "
+                     "bytes",
+                     (unsigned long long)at, path->text, (unsigned long long)size,
                      (unsigned long long)tu_in_size(*in));
-    if (!rc)
-        rc = tu_zip_open(zip, *in, at, size, err);
-    if (rc && rc != TU_ENOMEM)
-        tu_err_prefix(err, "chunk of '%.80s'", name);
-    return rc;
+    return rc ? rc : tu_zip_open(zip, *in, at, size, err);
 }
 
 /* The entry whose name ends so. */
@@ -238,14 +227,12 @@ static bool is_plain(const struct tu_pnode *v, const struct tu_tensor *t)
     uint64_t dim[TU_RANK_MAX], stride[TU_RANK_MAX], want = 1;
     unsigned rank, strides;
     struct tu_err err;
-    if (!strcmp(class, "torch._utils _rebuild_parameter") ||
-        !strcmp(class, "torch._tensor _rebuild_from_type_v2")) {
-        const struct tu_pnode *args = tui_pnode_item(v, TU_P_ARGS);
-        if (*class && class[7] == 'u')
-            return is_plain(tui_pnode_item(args, 0), t);
-        return false;
-    }
     const struct tu_pnode *args = tui_pnode_item(v, TU_P_ARGS);
+    if (!strcmp(class, "torch._utils _rebuild_parameter")) {
+        v = tui_pnode_item(args, 0);
+        class = tui_pnode_class(v);
+        args = tui_pnode_item(v, TU_P_ARGS);
+    }
     if (strncmp(class, "torch._utils _rebuild_tensor_v", 30) ||
         number(tui_pnode_item(args, 1)) != 0 ||
         dims_of(tui_pnode_item(args, 2), dim, &rank, &err) ||
@@ -269,19 +256,16 @@ static int add_chunk(struct dcp *d, const char *name, const uint64_t *off,
         rc = pickle_of(z, &p, err);
     size_t i = rc ? SIZE_MAX : entry_of(z, "/data/0");
     const struct tu_zip_entry *e = i == SIZE_MAX ? NULL : tu_zip_entry(z, i);
-    if (!rc && !e && t->bytes)
+    if (!rc && !e)
         rc = tu_fail(err, TU_EFORMAT, "its archive holds no tensor");
-    if (!rc && t->bytes &&
-        (e->method || e->size != t->bytes || !is_plain(tu_pickle_root(p), t)))
+    if (!rc && (e->method || e->size != t->bytes || !is_plain(tu_pickle_root(p), t)))
         rc = tu_fail(err, TU_EUNSUP,
                      "it is a view of %llu stored bytes, not %llu in C order",
                      (unsigned long long)e->size, (unsigned long long)t->bytes);
     if (!rc) {
         d->tensor[d->n] = *t;
-        d->extent[d->n] = (struct tu_extent){in, e ? e->offset : 0};
-        d->crc[d->n++] = e ? e->crc : TU_CRC_NONE;
-    } else if (rc != TU_ENOMEM && rc != TU_EINCOMPLETE) {
-        tu_err_prefix(err, "'%.80s'", name);
+        d->extent[d->n] = (struct tu_extent){in, e->offset};
+        d->crc[d->n++] = e->crc;
     }
     tu_pickle_free(p);
     tu_zip_close(z);
@@ -343,7 +327,7 @@ static int add_tensor(struct dcp *d, const char *name, const struct tu_pnode *v,
         if (!rc && (a != rank || b != rank))
             rc = tu_fail(err, TU_EFORMAT, "a chunk of another rank");
         for (unsigned k = 0; k < rank && !rc; k++)
-            if (off[k] + dim[k] > global[k] || off[k] + dim[k] < off[k])
+            if (off[k] + dim[k] > global[k]) /* none reaches 2^63 */
                 rc = tu_fail(err, TU_EFORMAT, "a chunk that reaches out of the tensor");
         if (!rc)
             rc = tu_tensor_make(&t, d->base.arena, name, dtype->dtype, dim, rank, NULL,
@@ -364,10 +348,12 @@ static int add_object(struct dcp *d, const char *name, struct tu_err *err)
     struct tu_in *in;
     json_t *value = NULL;
     int rc = open_chunk(d, name, NULL, 0, &z, &in, err);
-    if (rc == TU_EFORMAT || rc == TU_ETRUNC) /* bytes that torch.save did not write */
-        rc = 0;
-    if (!rc && z && !pickle_of(z, &p, err))
+    if (!rc)
+        rc = pickle_of(z, &p, err);
+    if (!rc)
         rc = tui_torch_json(&value, tu_pickle_root(p), err);
+    else if (rc != TU_ENOMEM && rc != TU_EIO && rc != TU_EINCOMPLETE)
+        rc = 0; /* bytes that torch.save did not write */
     if (!rc && value && json_object_set_new(d->objects, name, value))
         rc = tu_fail(err, TU_ENOMEM, "out of memory");
     tu_pickle_free(p);
@@ -394,7 +380,7 @@ static bool is_class(const struct tu_pnode *v, const char *class)
 static int add_all(struct dcp *d, const struct tu_pnode *all, struct tu_err *err)
 {
     if (!all || all->kind != TU_P_DICT)
-        return tu_fail(err, TU_EFORMAT, ".metadata: no state_dict_metadata");
+        return tu_fail(err, TU_EFORMAT, "no state_dict_metadata");
     size_t n = count_chunks(all);
     d->tensor = tu_arena_alloc(d->base.arena, n + 1, sizeof *d->tensor, err);
     d->extent = tu_arena_alloc(d->base.arena, n + 1, sizeof *d->extent, err);
@@ -406,16 +392,16 @@ static int add_all(struct dcp *d, const struct tu_pnode *all, struct tu_err *err
         const char *name = all->item[i]->kind == TU_P_TEXT ? all->item[i]->text : NULL;
         const struct tu_pnode *v = all->item[i + 1];
         if (!name)
-            rc = tu_fail(err, TU_EFORMAT, ".metadata: a name is no text");
+            rc = tu_fail(err, TU_EFORMAT, "a name is no text");
         else if (is_class(v, "TensorStorageMetadata"))
             rc = add_tensor(d, name, v, err);
         else if (is_class(v, "BytesStorageMetadata"))
             rc = add_object(d, name, err);
         else
-            rc =
-                tu_fail(err, TU_EUNSUP, "'%.80s' is a '%.60s'", name, tui_pnode_class(v));
-        if (rc == TU_EFORMAT)
-            tu_err_prefix(err, ".metadata: '%.80s'", name ? name : "");
+            rc = tu_fail(err, TU_EUNSUP, "a '%.60s', not a tensor or an object",
+                         tui_pnode_class(v));
+        if (rc && name && tu_err_status(rc) == 3)
+            tu_err_prefix(err, "'%.80s'", name);
     }
     return rc;
 }
@@ -442,16 +428,15 @@ static int read_metadata(struct dcp *d, struct tu_err *err)
     int rc = path ? tu_file_read(path, METADATA_MAX, &text, &n, err) : TU_ENOMEM;
     if (!rc)
         rc = tu_pickle_read(&p, text, n, NULL, &used, err);
-    if (rc && rc != TU_ENOMEM)
-        tu_err_prefix(err, "%s", path);
     const struct tu_pnode *root = p ? tu_pickle_root(p) : NULL;
     if (!rc && !is_class(root, "Metadata"))
-        rc = tu_fail(err, TU_EFORMAT, "%s: no Metadata of torch.distributed.checkpoint",
-                     path);
+        rc = tu_fail(err, TU_EFORMAT, "no Metadata of torch.distributed.checkpoint");
     if (!rc)
         rc = index_places(d, tu_pnode_get(root, "storage_data"), err);
     if (!rc)
         rc = add_all(d, tu_pnode_get(root, "state_dict_metadata"), err);
+    if (rc && tu_err_status(rc) == 3)
+        tu_err_prefix(err, "%s", path);
     tu_pickle_free(p);
     tu_free(text);
     return rc;

@@ -8,9 +8,9 @@
 /* Room for `more` items behind the n that are there. */
 TU_MUST int tui_pnode_reserve(struct tu_arena *a, struct tu_pnode *node, size_t more,
                               struct tu_err *err);
-/* "module name" of a GLOBAL, or of the callable of a CALL; "" for other nodes. */
+/* "module name" of a GLOBAL, or of the callable of a CALL; "" for other nodes and NULL. */
 const char *tui_pnode_class(const struct tu_pnode *node);
-/* item[k], NULL where there is none. */
+/* item[k]; NULL where there is none, or no node. */
 struct tu_pnode *tui_pnode_item(const struct tu_pnode *node, size_t k);
 
 /* Values of the pickle. */

@@ -129,14 +129,14 @@ int tu_pnode_set(struct tu_arena *a, struct tu_pnode *dict, const char *key,
 
 struct tu_pnode *tui_pnode_item(const struct tu_pnode *node, size_t k)
 {
-    return k < node->n ? node->item[k] : NULL;
+    return node && node->item && k < node->n ? node->item[k] : NULL; /* a text counts bytes */
 }
 
 const char *tui_pnode_class(const struct tu_pnode *node)
 {
-    if (node->kind == TU_P_CALL)
-        node = node->item[0];
-    return node->kind == TU_P_GLOBAL ? node->text : "";
+    if (node && node->kind == TU_P_CALL)
+        node = node->item[TU_P_CALLABLE];
+    return node && node->kind == TU_P_GLOBAL ? node->text : "";
 }
 
 static struct tu_pnode *dict_get(const struct tu_pnode *dict, const char *key)
