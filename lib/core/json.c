@@ -210,3 +210,13 @@ int tu_json_parse(struct json_t **out, const char *text, size_t n,
     *out = v;
     return 0;
 }
+
+bool tu_json_count(const struct json_t *v, uint64_t *out)
+{
+    if (json_is_integer(v)) {
+        *out = (uint64_t)json_integer_value(v);
+        return json_integer_value(v) >= 0;
+    }
+    return json_is_string(v) && !tu_parse_u64(json_string_value(v), out, NULL) &&
+           *out <= TU_SIZE_MAX;
+}

@@ -169,13 +169,8 @@ static int one_tensor(struct promise *p, const json_t *entry, struct tu_err *err
     uint64_t dim[TU_RANK_MAX];
     size_t rank = json_array_size(shape);
     bool good = name && d && json_is_array(shape) && rank <= TU_RANK_MAX;
-    for (size_t k = 0; good && k < rank; k++) {
-        const json_t *v = json_array_get(shape, k);
-        const char *text = json_string_value(v);
-        dim[k] = (uint64_t)json_integer_value(v);
-        good = text ? !tu_parse_u64(text, &dim[k], NULL)
-                    : json_is_integer(v) && json_integer_value(v) >= 0;
-    }
+    for (size_t k = 0; good && k < rank; k++)
+        good = tu_json_count(json_array_get(shape, k), &dim[k]);
     if (!good)
         return tu_fail(err, TU_EMETA, "%s: META 'contents': tensor %zu: expected [\"NAME\","
                        "\"DTYPE\",[SHAPE]]", p->file, p->n);

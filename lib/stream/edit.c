@@ -4,6 +4,7 @@
  * Rules see a record's own name, never a renamed one, so their order among kinds does
  * not matter. */
 #include <jansson.h>
+#include <stdio.h>
 #include <string.h>
 #include <tensorutils/stream.h>
 
@@ -345,25 +346,32 @@ static int read_entry(const json_t *entry, size_t i, struct tu_tensor *t, uint64
         return bad_contents(err, i);
     *t = (struct tu_tensor){.name = name, .dtype = d->code, .dim = dim,
                             .rank = (uint32_t)json_array_size(shape)};
-    for (uint32_t k = 0; k < t->rank; k++) {
-        const json_t *v = json_array_get(shape, k);
-        if (!json_is_integer(v) || json_integer_value(v) < 0)
+    for (uint32_t k = 0; k < t->rank; k++)
+        if (!tu_json_count(json_array_get(shape, k), &dim[k]))
             return bad_contents(err, i);
-        dim[k] = (uint64_t)json_integer_value(v);
-    }
     return tu_tensor_bytes(t->dtype, t->dim, t->rank, &t->bytes, err);
+}
+
+static json_t *count(uint64_t v)
+{
+    char text[24];
+    if (v <= UINT64_C(1) << 53)
+        return json_integer((json_int_t)v);
+    snprintf(text, sizeof text, "%llu", (unsigned long long)v);
+    return json_string(text);
 }
 
 static json_t *write_entry(const struct tu_tensor *t)
 {
     char dtype[8];
     json_t *shape = json_array();
-    for (uint32_t k = 0; shape && k < t->rank; k++)
-        if (json_array_append_new(shape, json_integer((json_int_t)t->dim[k]))) {
-            json_decref(shape);
-            return NULL;
-        }
-    return json_pack("[s, s, o]", t->name, tu_dtype_text(t->dtype, dtype), shape);
+    bool good = shape;
+    for (uint32_t k = 0; good && k < t->rank; k++)
+        good = !json_array_append_new(shape, count(t->dim[k]));
+    json_t *entry = good ? json_pack("[s, s, O]", t->name, tu_dtype_text(t->dtype, dtype), shape)
+                         : NULL;
+    json_decref(shape);
+    return entry;
 }
 
 int tu_edit_contents(struct tu_edit *e, const char *json, size_t n, const char **out,
@@ -374,7 +382,8 @@ int tu_edit_contents(struct tu_edit *e, const char *json, size_t n, const char *
     struct tu_tensor t;
     struct tu_edit_plan *plan = NULL;
     json_t *meta = NULL, *list = json_array();
-    int rc = list ? tu_json_parse(&meta, json, n, &limits, err) : TU_ENOMEM;
+    int rc = list ? tu_json_parse(&meta, json, n, &limits, err)
+                  : tu_fail(err, TU_ENOMEM, "out of memory");
     const json_t *old = json_object_get(meta, "tensors");
     if (!rc && !(plan = tu_alloc(1, sizeof *plan, err)))
         rc = TU_ENOMEM;

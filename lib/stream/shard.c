@@ -7,18 +7,6 @@
 #include <jansson.h>
 #include "record.h"
 
-/* A count: a whole number ≥ 0, or its decimal text (what integers beyond 2^53 are written
- * as). */
-static bool count_of(const json_t *v, uint64_t *out)
-{
-    if (json_is_integer(v)) {
-        *out = (uint64_t)json_integer_value(v);
-        return json_integer_value(v) >= 0;
-    }
-    return json_is_string(v) && !tu_parse_u64(json_string_value(v), out, NULL) &&
-           *out <= TU_SIZE_MAX;
-}
-
 static int bad(struct tu_err *err, const char *what)
 {
     return tu_fail(err, TU_ESHARD, "%s", what);
@@ -42,8 +30,8 @@ static int read_box(struct tu_region *out, const json_t *shard, const uint64_t *
     for (unsigned i = 0; i < rank; i++) {
         const json_t *g = json_array_get(global, i);
         uint64_t whole = TU_SIZE_MAX, from, to;
-        if (!count_of(json_array_get(offset, i), &from) ||
-            (!json_is_null(g) && !count_of(g, &whole)))
+        if (!tu_json_count(json_array_get(offset, i), &from) ||
+            (!json_is_null(g) && !tu_json_count(g, &whole)))
             return tu_fail(err, TU_ESHARD, "shard: dimension %u: not a count", i);
         if (tu_add_over(from, dim[i], &to) || to > whole)
             return tu_fail(err, TU_ESHARD,
@@ -67,7 +55,7 @@ static int check_mesh(const json_t *mesh, json_t *axes, struct tu_err *err)
         const char *name = json_string_value(json_array_get(axis, 0));
         uint64_t size;
         if (!name || json_array_size(axis) != 2 ||
-            !count_of(json_array_get(axis, 1), &size) || !size)
+            !tu_json_count(json_array_get(axis, 1), &size) || !size)
             return tu_fail(err, TU_ESHARD, "shard: mesh axis %zu is not [\"NAME\",SIZE]",
                            i);
         if (json_object_get(axes, name))
@@ -84,8 +72,8 @@ static int check_coord(const json_t *coord, const json_t *mesh, struct tu_err *e
         return bad(err, "shard: coord is not one index for each axis of the mesh");
     for (size_t i = 0; i < json_array_size(coord); i++) {
         uint64_t at, size = 0;
-        if (!count_of(json_array_get(coord, i), &at) ||
-            !count_of(json_array_get(json_array_get(mesh, i), 1), &size) || at >= size)
+        if (!tu_json_count(json_array_get(coord, i), &at) ||
+            !tu_json_count(json_array_get(json_array_get(mesh, i), 1), &size) || at >= size)
             return tu_fail(err, TU_ESHARD,
                            "shard: coord of axis %zu is not below its size %" PRIu64, i,
                            size);
@@ -161,12 +149,12 @@ static int read_flat(struct tu_region *out, const json_t *flat, const uint64_t *
     if (!json_is_object(flat) || !json_is_array(global) || n > TU_RANK_MAX)
         return bad(err, "flat without the list global of at most 64 sizes");
     for (size_t i = 0; i < n; i++)
-        if (!count_of(json_array_get(global, i), &out->global[i]))
+        if (!tu_json_count(json_array_get(global, i), &out->global[i]))
             return tu_fail(err, TU_ESHARD, "flat: dimension %zu: not a count", i);
     if (tu_elements(out->global, (unsigned)n, &elements, NULL))
         return bad(err, "flat: global has 2^63 elements or more");
-    if (json_array_size(range) != 2 || !count_of(json_array_get(range, 0), &begin) ||
-        !count_of(json_array_get(range, 1), &end) || begin > end || end > elements)
+    if (json_array_size(range) != 2 || !tu_json_count(json_array_get(range, 0), &begin) ||
+        !tu_json_count(json_array_get(range, 1), &end) || begin > end || end > elements)
         return tu_fail(err, TU_ESHARD,
                        "flat: range is not [begin,end] within %" PRIu64 " elements",
                        elements);

@@ -36,6 +36,9 @@ TU_API TU_MUST int tu_json_parse(struct json_t **out, const char *text, size_t n
                                  const struct tu_json_limits *limits, struct tu_err *err);
 /* Append the canonical text of v. Errors: TU_EMETA for a non-finite number, TU_ENOMEM. */
 TU_API TU_MUST int tu_json_dump(struct tu_buf *out, const struct json_t *v, struct tu_err *err);
+/* A count: a whole number from 0, or its decimal text, as integers beyond 2^53 are written; at most
+ * TU_SIZE_MAX. False where v (NULL allowed) is none. */
+TU_API bool tu_json_count(const struct json_t *v, uint64_t *out);
 /* Append s[n] quoted and escaped as above; each ill-formed byte becomes U+FFFD. */
 TU_API TU_MUST int tu_json_string(struct tu_buf *out, const char *s, size_t n,
                                   struct tu_err *err);

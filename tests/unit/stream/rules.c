@@ -49,6 +49,10 @@ static const struct {
     {"{\"shard\":{\"global\":[4,3],\"offset\":[2.0,0]}}", {2, 3}, TU_ESHARD},
     {"{\"shard\":{\"global\":[4,3],\"offset\":[null,0]}}", {2, 3}, TU_ESHARD},
     {"{\"shard\":{\"global\":[4,\"x\"],\"offset\":[0,0]}}", {2, 3}, TU_ESHARD},
+    {"{\"shard\":{\"global\":5,\"offset\":[0,0]}}", {2, 3}, TU_ESHARD},
+    {"{\"shard\":{\"global\":[4,3],\"offset\":5}}", {2, 3}, TU_ESHARD},
+    {"{\"shard\":{\"global\":[4,3],\"offset\":[\"9223372036854775808\",0]}}", {2, 3}, TU_ESHARD},
+    {"{\"shard\":{\"global\":[4,3],\"offset\":[\"1x\",0]}}", {2, 3}, TU_ESHARD},
     {"{\"shard\":[]}", {2, 3}, TU_ESHARD},
     {"{\"shard\":null}", {2, 3}, TU_ESHARD},
 #define BOX "{\"shard\":{\"global\":[4,3],\"offset\":[2,0],"
@@ -77,6 +81,14 @@ static const struct {
      TU_ESHARD},
     {BOX "\"mesh\":[[\"tp\",2]],\"partial\":[\"dp\"]}}", {2, 3}, TU_ESHARD},
     {BOX "\"mesh\":[[\"tp\",2]],\"partial\":\"tp\"}}", {2, 3}, TU_ESHARD},
+    {BOX "\"mesh\":5}}", {2, 3}, TU_ESHARD},
+    {BOX "\"mesh\":[5]}}", {2, 3}, TU_ESHARD},
+    {BOX "\"mesh\":[[\"tp\",\"x\"]]}}", {2, 3}, TU_ESHARD},
+    {BOX "\"mesh\":[[\"tp\",2]],\"coord\":5}}", {2, 3}, TU_ESHARD},
+    {BOX "\"mesh\":[[\"tp\",2]],\"coord\":[null]}}", {2, 3}, TU_ESHARD},
+    {BOX "\"mesh\":[[\"tp\",2]],\"place\":5}}", {2, 3}, TU_ESHARD},
+    {BOX "\"mesh\":[[\"tp\",2]],\"place\":[[\"tp\"],5]}}", {2, 3}, TU_ESHARD},
+    {BOX "\"mesh\":[[\"tp\",2]],\"partial\":null}}", {2, 3}, TU_ESHARD},
 #undef BOX
     {"{\"flat\":{\"global\":[4,3],\"range\":[2,8]}}", {6, 0}, 0},
     {"{\"flat\":{\"global\":[],\"range\":[0,1]}}", {1, 0}, 0},
@@ -90,6 +102,14 @@ static const struct {
      {6, 0},
      TU_ESHARD},
     {"{\"flat\":{\"range\":[0,6]}}", {6, 0}, TU_ESHARD},
+    {"{\"flat\":{\"global\":5,\"range\":[0,6]}}", {6, 0}, TU_ESHARD},
+    {"{\"flat\":{\"global\":[1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,"
+     "1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,6],\"range\":[0,6]}}",
+     {6, 0},
+     TU_ESHARD},
+    {"{\"flat\":{\"global\":[6],\"range\":[null,6]}}", {6, 0}, TU_ESHARD},
+    {"{\"flat\":{\"global\":[6],\"range\":[0,null]}}", {6, 0}, TU_ESHARD},
+    {"{\"flat\":{\"global\":[6]}}", {6, 0}, TU_ESHARD},
     {"{\"flat\":7}", {6, 0}, TU_ESHARD},
 };
 
@@ -154,6 +174,9 @@ static void field_rules(void)
     TRY(r.dtype = TU_BF16, TU_EDTYPE, "another dtype's block");
     TRY(r.dtype = 0xF001, 0, "a private dtype");
     TRY((r.dtype = 0xF001, r.block_bytes = 0), TU_EDTYPE, "an empty block");
+    TRY((r.dtype = 0xF001, r.block_elems = 0), TU_EDTYPE, "a block of no elements");
+    TRY((r.dtype = 0x7FFF, r.block_bytes = 8, r.word = (const uint64_t[]){UINT64_C(1) << 62},
+         r.payload_len = 0), TU_ESIZE, "bytes beyond 2^64");
     TRY((r.dtype = 0x7FFF, r.block_elems = 2, r.payload_len = 3), 0,
         "an unknown dtype is sized");
     TRY((r.dtype = 0x7FFF, r.block_elems = 2), TU_ESIZE, "and its size checked");
@@ -230,8 +253,68 @@ static void guesses(void)
     ok(!tui_magic_guess((const unsigned char *)"", 0), "nothing least of all");
 }
 
+/* A region is looked for only where metadata speak of one. */
+static void regions(void)
+{
+    static const struct {
+        const char *meta;
+        int code;
+        enum tu_region_kind kind;
+    } rows[] = {
+        {NULL, 0, TU_REGION_WHOLE},
+        {"{\"a\":1}", 0, TU_REGION_WHOLE},
+        {"{\"a\":{\"shard\":1}}", 0, TU_REGION_WHOLE},
+        {"{\"shard\":{\"global\":[8],\"offset\":[2]}}", 0, TU_REGION_BOX},
+        {"{\"flat\":{\"global\":[2,4],\"range\":[1,7]}}", 0, TU_REGION_FLAT},
+        {"{\"flat\":5}", TU_ESHARD, TU_REGION_WHOLE},
+        {"{\"shard\":", TU_EMETA, TU_REGION_WHOLE},
+    };
+    const uint64_t six = 6;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        struct tu_region at;
+        struct tu_err err = {0};
+        const struct tu_tensor t = {"w", TU_U8, 1, &six, 6, rows[i].meta};
+        eq_int(tu_region_of(&at, &t, &err), rows[i].code, "region of %s", rows[i].meta);
+        ok(rows[i].code || at.kind == rows[i].kind, "its kind");
+    }
+}
+
+/* Header bytes that a writer never makes, with the checksum they need. */
+static void raw_headers(void)
+{
+    static const struct {
+        unsigned type, at, n;
+        uint64_t value;
+        int code;
+        const char *what;
+    } rows[] = {
+        {TU_REC_TENSOR, 48, 8, UINT64_C(1) << 63, TU_ELIMIT, "2^63 bytes before compression"},
+        {TU_REC_TENSOR, 26, 1, 60, TU_EHEADER, "more dimensions than the header holds"},
+        {TU_REC_END, 20, 4, 2, TU_EHEADER, "END with metadata"},
+        {TU_REC_END, 24, 2, 2, TU_EHEADER, "END with a name"},
+        {TU_REC_END, 48, 8, 1, TU_EHEADER, "END with bytes before compression"},
+        {TU_REC_END, 26, 1, 3, TU_EHEADER, "END with three words"},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        unsigned char *p = kit_dump(ex1_dump, EX1_SIZE), *h = p;
+        struct tu_err err = {0};
+        while (tu_le16(h + 10) != rows[i].type)
+            h += 64;
+        uint32_t len = tu_le32(h + 16);
+        for (unsigned k = 0; k < rows[i].n; k++)
+            h[rows[i].at + k] = (unsigned char)(rows[i].value >> (8 * k));
+        tu_put32(h + 60, 0);
+        tu_put32(h + 60, tu_crc32(0, h, len));
+        eq_int(kit_read(p, EX1_SIZE, 0, false, NULL, &err), rows[i].code, "%s: %s", rows[i].what,
+               err.msg);
+        free(p);
+    }
+}
+
 int main(void)
 {
+    regions();
+    raw_headers();
     field_rules();
     sizes();
     shard_rules();

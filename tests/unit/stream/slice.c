@@ -122,6 +122,22 @@ static void test_refusals(void)
                bad[i]);
     const uint64_t dim[] = {3, 4};
     const struct tu_tensor i4 = {"t", TU_I4, 2, dim, 6, NULL};
+    char many[200] = "";
+    for (int i = 0; i < 65; i++)
+        strcat(many, i ? ",:" : ":");
+    eq_int(tu_cut_parse(many, cut, &n, &err), TU_EUSAGE, "65 dimensions");
+    eq_int(tu_cut_parse("x", cut, &n, NULL), TU_EUSAGE, "without an err");
+    memset(many, '1', sizeof many - 1);
+    eq_int(tu_cut_parse(many, cut, &n, &err), TU_EUSAGE, "a number of 199 digits");
+    const struct tu_tensor odd = {"t", 0x7ffe, 2, (const uint64_t[]){3, 4}, 12, NULL};
+    const struct tu_tensor scalar = {"t", TU_I32, 0, NULL, 4, NULL};
+    eq_int(tu_slice_plan(&s, cut, 0, &odd, &err), TU_EUNSUP, "an unknown dtype");
+    unsigned char four[4] = {1, 2, 3, 4};
+    ok(!tu_slice_plan(&s, cut, 0, &scalar, &err) && s.out_bytes == 4 &&
+           tu_slice_keep(&s, 0, four, 4) == 4 && four[3] == 4, "a scalar is whole");
+    ok(!tu_cut_parse("-9:", cut, &n, &err) && cut[0].begin == -9, "an end before the start");
+    const struct tu_tensor three = {"t", TU_U8, 1, (const uint64_t[]){3}, 3, NULL};
+    ok(!tu_slice_plan(&s, cut, n, &three, &err) && s.out_bytes == 3, "is cut to it");
     ok(!tu_cut_parse("3", cut, &n, &err), "an index");
     eq_int(tu_slice_plan(&s, cut, n, &i4, &err), TU_EUSAGE, "past the end");
     ok(!tu_cut_parse("-4", cut, &n, &err), "an index from the end");

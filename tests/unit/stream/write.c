@@ -37,6 +37,37 @@ static void misuse(void)
     tu_writer_abort(w);
     close(fd);
 
+    /* Whatever comes first: the same failure from every call, with or without an err. */
+    for (unsigned first = 0; first < 3; first++) {
+        struct tu_reader *r = kit_reader(kit_file("", 0), 0, NULL);
+        w = kit_writer(&fd);
+        kit_must(!tu_writer_record(w, &rec, &err) && !tu_writer_write(w, "ab", 2, &err), "record");
+        eq_int(first == 0   ? tu_writer_align(w, &rec, 64, &err)
+               : first == 1 ? tu_writer_copy(w, r, &err)
+                            : tu_writer_end(w, true, &err),
+               TU_EBUG, "an incomplete record %u: %s", first, err.msg);
+        eq_int(tu_writer_record(w, &rec, NULL), TU_EBUG, "then no record");
+        eq_int(tu_writer_write(w, "a", 1, NULL), TU_EBUG, "no bytes");
+        eq_int(tu_writer_write_crc(w, "a", 1, 0, NULL), TU_EBUG, "no bytes with a sum");
+        eq_int(tu_writer_align(w, &rec, 64, NULL), TU_EBUG, "no PAD");
+        eq_int(tu_writer_copy(w, r, NULL), TU_EBUG, "no copy");
+        eq_int(tu_writer_end(w, true, NULL), TU_EBUG, "no END");
+        eq_int(tu_writer_close(w, false, NULL), TU_EBUG, "no file");
+        tu_reader_free(r);
+        close(fd);
+    }
+    w = kit_writer(&fd);
+    rec.type = TU_REC_PAD;
+    eq_int(tu_writer_record(w, &rec, &err), TU_EBUG, "PAD has its own call");
+    tu_writer_abort(w);
+    close(fd);
+    w = kit_writer(&fd);
+    rec.type = TU_REC_TENSOR;
+    rec.name_len = 70000;
+    eq_int(tu_writer_align(w, &rec, 64, &err), TU_ENAME, "a header that cannot be");
+    tu_writer_abort(w);
+    close(fd);
+
     w = kit_writer(&fd);
     eq_int(tu_writer_close(w, false, &err), TU_EBUG, "closed without END");
     close(fd);
@@ -142,6 +173,19 @@ static void copying(void)
         ok(n == bytes[i] && !memcmp(p, from[i], n), "copy %u: the same bytes", i);
         tu_reader_free(r);
         free(p);
+    }
+    /* What is not copied. */
+    {
+        int out;
+        const struct tu_record *rec;
+        struct tu_writer *w = kit_writer(&out);
+        struct tu_reader *r = kit_reader(kit_file(ex2, EX2_SIZE), 0, NULL);
+        while (!tu_reader_next(r, &rec, &err) && rec && rec->type != TU_REC_END)
+            ;
+        eq_int(tu_writer_copy(w, r, &err), TU_EBUG, "END is not copied");
+        tu_writer_abort(w);
+        tu_reader_free(r);
+        close(out);
     }
     /* A payload that turns out wrong: the copy fails, and so does what was copied. */
     int fd;
