@@ -102,8 +102,6 @@ static int distcp_write(struct tu_sink *sink, size_t i, uint64_t off, const void
     struct distcp *d = (struct distcp *)sink;
     struct archive *x = &d->item[i];
     const struct tu_zip_plan *e = &x->entry[x->data];
-    if (!n)
-        return 0;
     uint32_t crc = tu_crc32_part(tu_crc32(0, p, n), e->size - off - n);
     atomic_fetch_xor_explicit(&x->crc, crc, memory_order_relaxed);
     return tu_out_pwrite(d->out, x->base + e->offset + off, p, n, err);

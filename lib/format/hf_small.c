@@ -49,10 +49,11 @@ static int add_file(json_t *files, const char *folder, const char *name, struct 
 int tu_hf_files(struct tu_buf *out, const char *folder, struct tu_err *err)
 {
     struct dirent **list = NULL;
-    int n = scandir(folder, &list, travels, by_name), code = 0;
+    int n = scandir(folder, &list, travels, by_name);
+    int code = n < 0 && errno != ENOENT && errno != ENOTDIR ? tu_fail_errno(err, "%s", folder) : 0;
     json_t *files = json_object();
-    if (n < 0 && errno != ENOENT && errno != ENOTDIR)
-        code = tu_fail_errno(err, "%s", folder);
+    if (!code && !files)
+        code = tu_fail(err, TU_ENOMEM, "out of memory");
     for (int i = 0; i < n; i++) {
         if (!code)
             code = add_file(files, folder, list[i]->d_name, err);

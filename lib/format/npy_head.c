@@ -2,8 +2,7 @@
 /* npy_head.c: the header of a .npy array: a Python dict literal, by a tiny grammar.
  *
  * Nothing is evaluated: three keys, a text, a bool and a tuple of integers, in any order.
- * Written as numpy/lib/format.py writes it, or as the array's `src` metadata says it was.
- * */
+ * Written as numpy/lib/format.py writes it, or as the array's `src` metadata says it was. */
 #include "kit.h"
 #include "npy.h"
 
@@ -297,8 +296,7 @@ static unsigned digits(uint64_t v)
     return n;
 }
 
-/* The literal, then spaces and a newline to a multiple of 64 with what stands before it.
- * */
+/* The literal, then spaces and a newline to a multiple of 64 with what stands before it. */
 static int usual_header(struct tu_buf *out, const struct tui_npy *h, struct tu_err *err)
 {
     struct tu_buf b = { 0 };
@@ -342,11 +340,11 @@ static int kept_header(struct tu_buf *out, const struct tui_npy *h, const json_t
     if (!code)
         code = tu_buf_add(out, json_string_value(text), n, err);
     struct tui_npy have;
-    if (code)
-        return code;
-    code = tui_npy_parse_header(&have, out->data + start, out->n - start, h->dtype, err);
-    if (code)
+    if (!code && (code = tui_npy_parse_header(&have, out->data + start, out->n - start, h->dtype,
+                                              err))) {
         tu_err_prefix(err, "the kept header");
+        return code;
+    }
     if (!code && (strcmp(have.descr, h->descr) || have.fortran != h->fortran ||
                   have.rank != h->rank ||
                   memcmp(have.dim, h->dim, h->rank * sizeof *h->dim)))

@@ -208,6 +208,10 @@ int tui_pickle_pure(struct tu_pnode **out, struct tu_arena *a, const char *name,
     const char *plain = !strncmp(name, "__builtin__ ", 12) ? name + 12
                         : !strncmp(name, "builtins ", 9)   ? name + 9
                                                            : "";
+    if (!args->n && !strcmp(plain, "bytes")) { /* what protocol 2 has for b'' */
+        *out = tu_pnode_bytes(a, TU_P_BYTES, "", 0, err);
+        return *out ? 0 : TU_ENOMEM;
+    }
     if (list && !strcmp(plain, "set"))
         return set_of(out, a, TU_P_SET, first, err);
     if (list && !strcmp(plain, "frozenset"))

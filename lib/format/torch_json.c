@@ -93,9 +93,9 @@ static json_t *real_of(struct maker *m, double v)
 /* Append v, which is taken; NULL and the list released where that cannot be. */
 static json_t *push(struct maker *m, json_t *list, json_t *v)
 {
-    if (list && v && json_array_append_new(list, v) == 0)
+    if (v && json_array_append_new(list, v) == 0)
         return list;
-    if (list && v)
+    if (v)
         check(m, NULL);
     json_decref(list);
     return NULL;

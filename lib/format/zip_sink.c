@@ -53,7 +53,7 @@ static int end_part(struct tui_zip_sink *s, struct tu_err *err)
     struct tu_buf tail = {0};
     s->plan[s->at].crc = s->part[s->at].crc;
     int rc = tui_zip_tail(&tail, &s->plan[s->at], s->local, err);
-    if (rc == 0 && tail.n)
+    if (rc == 0)
         rc = tu_out_write(s->out, tail.data, tail.n, err);
     tu_buf_release(&tail);
     s->at++;
@@ -83,8 +83,6 @@ static int zip_sink_write(struct tu_sink *sink, size_t i, uint64_t off, const vo
     size_t k = s->part_of[i];
     const struct tu_zip_plan *e = &s->plan[k];
     uint64_t at = e->offset + s->part[k].head_n + off;
-    if (!n)
-        return 0;
     add_crc(&s->part[k], p, n, e->offset + e->size - at - n);
     if (!s->sequential)
         return tu_out_pwrite(s->out, at, p, n, err);
@@ -106,9 +104,6 @@ static int zip_sink_finish(struct tu_sink *sink, bool durable, struct tu_err *er
             rc = tu_out_pwrite(s->out, s->plan[k].offset, s->part[k].head,
                                s->part[k].head_n, err);
     }
-    if (rc == 0 && s->sequential && s->at < s->parts)
-        rc = tu_fail(err, TU_EBUG, "%s: zip entry '%s': bytes are missing",
-                     tu_out_name(s->out), s->plan[s->at].name);
     if (rc == 0)
         rc = tu_zip_finish(s->out, s->plan, s->parts, TUI_ZIP_ALIGN, err);
     if (rc < 0)

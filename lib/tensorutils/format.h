@@ -363,8 +363,8 @@ enum tu_pcall {
 };
 
 /* A node. Graphs may share and contain cycles: walk with `mark`. Pure calls are already
- * done: OrderedDict(), set(), frozenset() and _codecs.encode are DICT, SET, FROZENSET and
- * BYTES. */
+ * done: OrderedDict(), set(), frozenset(), bytes() and _codecs.encode are DICT, SET,
+ * FROZENSET and BYTES. */
 struct tu_pnode {
     enum tu_pkind kind;
     bool newobj;              /* TU_P_CALL by NEWOBJ */

@@ -18,13 +18,13 @@ struct way {
 
 static const struct way ways[] = {
     { "rs", "npy/fortran_be.npy", "a.npy", { 0 }, { 0 }, true },
-    { "s", "npy/v3.npy", "a.npy", { .keep_header = true }, { .keep_header = true },
+    { "sp", "npy/v3.npy", "a.npy", { .keep_header = true }, { .keep_header = true },
       false },
-    { "rs", "npy/deflated.npz", "a.npz", { 0 }, { 0 }, false },
-    { "rsfv", "safetensors/one_meta.safetensors", "a.safetensors", { .keep_header = true },
+    { "rsp", "npy/deflated.npz", "a.npz", { 0 }, { 0 }, false },
+    { "rsfvpt", "safetensors/one_meta.safetensors", "a.safetensors", { .keep_header = true },
       { .keep_header = true },
       false },
-    { "sf", "safetensors/scalars.safetensors", "a.pt", { 0 }, { 0 }, false },
+    { "sfp", "safetensors/scalars.safetensors", "a.pt", { 0 }, { 0 }, false },
     { "s", "safetensors/scalars.safetensors", "a.hf", { 0 }, { .max_shard = 8 }, false },
     { "s", "gguf/kv.gguf", "a.gguf", { 0 }, { 0 }, false },
     { "s", "gguf/plain.gguf", "a.safetensors", { 0 }, { 0 }, false },
@@ -94,36 +94,36 @@ static int open_way(struct tu_source **s, struct tu_err *err)
 }
 
 /* Checksum of names, META and bytes. */
-static int read_way(uint32_t *sum, struct tu_err *err)
+static int read_way(struct result *r, struct tu_err *err)
 {
     struct tu_source *s;
     int code = open_way(&s, err);
     if (code)
         return code;
     for (size_t i = 0; i < s->metas; i++)
-        *sum = tu_crc32(*sum, s->meta[i].json, s->meta[i].n);
+        r->sum = tu_crc32(r->sum, s->meta[i].json, s->meta[i].n);
     for (size_t i = 0; !code && i < s->n; i++) {
         size_t n = (size_t)s->tensor[i].bytes;
         char *data = malloc(n + 1);
-        *sum = tu_crc32(*sum, s->tensor[i].name, strlen(s->tensor[i].name));
+        r->sum = tu_crc32(r->sum, s->tensor[i].name, strlen(s->tensor[i].name));
         code = tu_source_verify(s, i, NULL, err);
         if (!code)
             code = tu_source_read(s, i, 0, data, n, err);
         if (!code)
-            *sum = tu_crc32(*sum, data, n);
+            r->sum = tu_crc32(r->sum, data, n);
         free(data);
         if (!code && tu_source_find(s, s->tensor[i].name) > i)
-            *sum = 0; /* wrong whether or not there was memory for an index */
+            r->sum = 0; /* wrong whether or not there was memory for an index */
     }
     tu_source_close(s);
     return code;
 }
 
-static int save_way(uint32_t *sum, struct tu_err *err)
+static int save_way(struct result *r, struct tu_err *err)
 {
     struct tu_source *s;
     char path[1100];
-    (void)sum;
+    (void)r;
     snprintf(path, sizeof path, "%s/%s", target, way->to);
     int code = open_way(&s, err);
     if (!code)
@@ -134,14 +134,14 @@ static int save_way(uint32_t *sum, struct tu_err *err)
 }
 
 /* Record by record to a stream. */
-static int feed_way(uint32_t *sum, struct tu_err *err)
+static int feed_way(struct result *r, struct tu_err *err)
 {
     struct tu_feed *f = NULL;
     struct tu_out *out = NULL;
     struct tu_writer *w = NULL;
     const struct tu_record *rec;
     char from[256], to[1100];
-    (void)sum;
+    (void)r;
     snprintf(from, sizeof from, DATA "%s", way->from);
     snprintf(to, sizeof to, "%s/a.tns", target);
     int code = tu_feed_open(&f, from, NULL, NULL, err);
@@ -159,7 +159,7 @@ static int feed_way(uint32_t *sum, struct tu_err *err)
 }
 
 /* The same twice: each tensor of a view of the file against the file. */
-static int view_way(uint32_t *sum, struct tu_err *err)
+static int view_way(struct result *r, struct tu_err *err)
 {
     struct tu_source *a, *b = NULL;
     int code = open_way(&a, err);
@@ -180,7 +180,7 @@ static int view_way(uint32_t *sum, struct tu_err *err)
     for (size_t i = 0; !code && i < a->n; i++) {
         struct tu_difference d;
         code = tu_source_compare(&d, a, i, b, to[i], NULL, NULL, err);
-        *sum += !code && d.bytes_equal && from[to[i]] == i;
+        r->sum += !code && d.bytes_equal && from[to[i]] == i;
     }
     free(to);
     free(from);
@@ -189,15 +189,65 @@ static int view_way(uint32_t *sum, struct tu_err *err)
     return code;
 }
 
+/* Into a pipe, which takes bytes in order. */
+static int pipe_way(struct result *r, struct tu_err *err)
+{
+    struct tu_source *s;
+    char path[64];
+    int fd[2], code = open_way(&s, err);
+    if (pipe(fd))
+        abort();
+    snprintf(path, sizeof path, "/dev/fd/%d", fd[1]);
+    if (!code)
+        code = tu_source_save(s, path, format_of(way->to), &way->what, false, NULL, err);
+    tu_source_close(s);
+    close(fd[1]);
+    unsigned char got[65536];
+    for (ssize_t n; (n = read(fd[0], got, sizeof got)) > 0;)
+        r->sum = tu_crc32(r->sum, got, (size_t)n);
+    close(fd[0]);
+    return code;
+}
+
+/* To a stream that says what comes, and from that to a file as it passes by. */
+static int through_way(struct result *r, struct tu_err *err)
+{
+    struct tu_source *s;
+    struct tu_out *out = NULL;
+    struct tu_writer *w = NULL;
+    struct tu_in *in = NULL;
+    char path[1100];
+    (void)r;
+    snprintf(path, sizeof path, "%s/../through.tns", target);
+    int code = open_way(&s, err);
+    if (!code)
+        code = tu_out_open(&out, path, NULL, err);
+    if (!code)
+        code = tu_writer_new(&w, out, err);
+    if (!code)
+        code = tu_source_write(s, w, true, NULL, err);
+    if (!code)
+        code = tu_writer_close(w, false, err);
+    else
+        tu_writer_abort(w);
+    tu_source_close(s);
+    if (!code)
+        code = tu_in_open(&in, path, err);
+    snprintf(path, sizeof path, "%s/%s", target, way->to);
+    return code ? code : tu_stream_save(in, path, format_of(way->to), &way->what, false, NULL, err);
+}
+
 static const struct {
     const char *name; /* its letter is the first */
-    int (*run)(uint32_t *sum, struct tu_err *err);
+    int (*run)(struct result *r, struct tu_err *err);
     bool writes;
 } acts[] = {
     { "read", read_way, false },
     { "save", save_way, true },
     { "feed", feed_way, true },
     { "view", view_way, false },
+    { "pipe", pipe_way, false },
+    { "through", through_way, true },
 };
 
 /* Run in an empty folder, call n failing (0: none). What it gave, what is left, how many calls. */
@@ -209,7 +259,7 @@ static int once(size_t act, bool memory, uint64_t n, struct result *r, struct tu
     if (mkdir(target, 0777))
         abort();
     memory ? tu_mem_inject(n, TU_MEM_FINE) : tu_io_inject(n, EIO);
-    int code = acts[act].run(&r->sum, err);
+    int code = acts[act].run(r, err);
     r->calls = memory ? tu_mem_inject(0, 0) : tu_io_inject(0, 0);
     census(target, r);
     return code;

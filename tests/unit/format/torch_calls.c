@@ -375,8 +375,132 @@ static void records(void)
     tu_source_close(s);
 }
 
+/* Files before torch 1.6 ---------------------------------------------------------------------- */
+
+#define MAGIC "\x80\2\x8a\x0a\x6c\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19."
+
+static void legacy(void)
+{
+    static const struct {
+        const char *part[4]; /* protocol, system, object, keys */
+        unsigned count, bytes;
+        int code;
+        const char *words;
+    } rows[] = {
+#define SYSTEM "{'little_endian': True}"
+        { { "1001", SYSTEM, "{'w': " WHOLE "}", "['0']" }, 6, 24, 0, "" },
+        { { "1001", SYSTEM, "{'w': " WHOLE ", 'v': " WHOLE "}", "['0']" }, 6, 24, 0, "" },
+        { { "1002", SYSTEM, "{'w': " WHOLE "}", "['0']" }, 6, 24, TU_EUNSUP, "protocol version at byte 15" },
+        { { "'1001'", SYSTEM, "{'w': " WHOLE "}", "['0']" }, 6, 24, TU_EUNSUP, "protocol version" },
+        { { "1001", "{'little_endian': False}", "{'w': " WHOLE "}", "['0']" }, 6, 24, TU_EUNSUP,
+          "description of the system" },
+        { { "1001", "{'little_endian': 1}", "{'w': " WHOLE "}", "['0']" }, 6, 24, TU_EUNSUP,
+          "description of the system" },
+        { { "1001", "{}", "{'w': " WHOLE "}", "['0']" }, 6, 24, TU_EUNSUP, "description of the system" },
+        { { "1001", SYSTEM, "{'w': " WHOLE "}", "'0'" }, 6, 24, TU_EFORMAT, "storage keys are no list" },
+        { { "1001", SYSTEM, "{'w': " WHOLE "}", "[0]" }, 6, 24, TU_EFORMAT, "storage key 0 is no text" },
+        { { "1001", SYSTEM, "{'w': " WHOLE "}", "['0', '1\\x00']" }, 6, 24, TU_EFORMAT, "storage key 1" },
+        { { "1001", SYSTEM, "{'w': " WHOLE "}", "['1', '0', '1']" }, 6, 24, TU_EFORMAT, "'1' stands twice" },
+        { { "1001", SYSTEM, "{'w': " WHOLE "}", "[]" }, 6, 24, TU_EINCOMPLETE, "'w'|not in the list of keys" },
+        { { "1001", SYSTEM, "{'w': " WHOLE "}", "['1', '2']" }, 6, 24, TU_EINCOMPLETE, "not in the list" },
+        { { "1001", SYSTEM, "{'w': " WHOLE "}", "['0', '2']" }, 6, 24, TU_EUNSUP, "'2' is in no tensor" },
+        { { "1001", SYSTEM, "{'w': " WHOLE "}", "['0']" }, 6, 23, TU_ETRUNC, "needs 32 bytes, the file ends" },
+        { { "1001", SYSTEM, "{'w': " WHOLE "}", "['0']" }, 5, 24, TU_ESIZE, "has 5 elements, the object says 6" },
+        { { "1001", SYSTEM, "{'w': " WHOLE "}", "['0']" }, 6, 25, TU_EGARBAGE, "1 bytes follow" },
+        { { "1001", SYSTEM, "{'w': " WHOLE ", 'v': " V2 "(" STORAGE(F32, "5") ", 0, (1,), (1,))}", "['0']" },
+          6, 24, TU_EFORMAT, "with 4 arguments" },
+        { { "1001", SYSTEM, "{'w': " WHOLE ", 'v': " V2 "(" STORAGE(F32, "5") ", 0, (1,), (1,), False, None)}",
+            "['0']" }, 6, 24, TU_EFORMAT, "two types or sizes" },
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        struct tu_buf b = { 0 };
+        unsigned char count[8];
+        pickled_put(&b, MAGIC, sizeof MAGIC - 1);
+        for (int k = 0; k < 4; k++) {
+            pickled(&pickle, rows[i].part[k]);
+            pickled_put(&b, pickle.data, pickle.n);
+        }
+        tu_put64(count, rows[i].count);
+        pickled_put(&b, count, 8);
+        pickled_put(&b, storage, rows[i].bytes);
+        const char *path = fix_write("legacy.pt", b.data, b.n);
+        if (rows[i].code) {
+            fix_refused(path, NULL, NULL, rows[i].code, rows[i].words, rows[i].words);
+        } else {
+            struct tu_err err = { 0 };
+            struct tu_source *s = NULL;
+            unsigned char data[24];
+            ok(!tu_source_open(&s, path, NULL, NULL, NULL, &err) && !tu_source_read(s, 0, 0, data, 24, &err) &&
+                   !memcmp(data, storage, 24), "row %zu: %s", i, err.msg);
+            if (s)
+                ok(!tu_source_summed(s, 0) && !tu_source_verify(s, 0, NULL, &err), "has no checksums");
+            tu_source_close(s);
+        }
+        tu_buf_release(&b);
+    }
+    /* an object that is longer than what is read at first */
+    struct tu_buf b = { 0 }, object = { 0 };
+    pickled_put(&object, "{'w': [", 7);
+    for (int i = 0; i < 20000; i++)
+        if (tu_buf_printf(&object, NULL, "%d,", i))
+            abort();
+    pickled_put(&object, "]}", 2);
+    pickled_put(&b, MAGIC, sizeof MAGIC - 1);
+    const char *const part[] = { "1001", SYSTEM, object.data, "[]" };
+    for (int k = 0; k < 4; k++) {
+        pickled(&pickle, part[k]);
+        pickled_put(&b, pickle.data, pickle.n);
+    }
+    struct tu_source *s = NULL;
+    struct tu_err err = { 0 };
+    ok(!tu_source_open(&s, fix_write("legacy.pt", b.data, b.n), NULL, NULL, NULL, &err) && s->n == 0,
+       "an object of 200 kB: %s", err.msg);
+    tu_source_close(s);
+    tu_buf_release(&object);
+    tu_buf_release(&b);
+}
+
+/* What looks like torch and is not: the name of the old tar's first member, and what is none. */
+static void strangers(void)
+{
+    static const struct {
+        const char *first;
+        bool ustar;
+        int code;
+        const char *words;
+    } rows[] = {
+        { "sys_info", true, TU_EUNSUP, "a tar of torch 0.1" },
+        { "./storages", true, TU_EUNSUP, "a tar of torch 0.1" },
+        { "weights.txt", true, TU_EMAGIC, "a tar archive" },
+        { "./weights.txt", true, TU_EMAGIC, "a tar archive" },
+        { "sys_info", false, TU_EMAGIC, "no known tensor file begins with" },
+        { "\x80\2}q", false, TU_EUNSUP, "a bare pickle" },
+        { "\x80\6}q", false, TU_EMAGIC, "no known tensor file" },
+        { "\x80\1}q", false, TU_EMAGIC, "no known tensor file" },
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        char head[512] = "";
+        snprintf(head, 100, "%s", rows[i].first);
+        if (rows[i].ustar)
+            memcpy(head + 257, "ustar", 5);
+        fix_refused(fix_write("stranger", head, sizeof head), NULL, NULL, rows[i].code, rows[i].words,
+                    rows[i].first);
+    }
+    fix_refused(fix_write("stranger", "hello, world", 12), tu_format_find("torch"), NULL, TU_EMAGIC,
+                "not a torch file", "text");
+    fix_refused(fix_write("stranger", "\x80", 1), NULL, NULL, TU_EMAGIC, "begins with bytes 80", "one byte");
+    struct tu_open strict = { .strict = true };
+    fix_refused(file_of("{'w': " WHOLE ", 'm': os:system('id')}", 24), NULL, &strict, TU_EUNSUP,
+                "global 'os system' is not one of an honest checkpoint", "strict");
+    struct tu_source *s = NULL;
+    ok(!tu_source_open(&s, file_of("{'w': " WHOLE "}", 24), NULL, &strict, NULL, NULL), "strict, and honest");
+    tu_source_close(s);
+}
+
 int main(void)
 {
+    legacy();
+    strangers();
     refused();
     accepted();
     values();
