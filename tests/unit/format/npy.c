@@ -80,10 +80,113 @@ static const struct bad {
       "no UTF-8" },
     { "", 0, TU_EFORMAT, "'{'", "an empty header" },
     { "{'descr': '<f4'", 0, TU_EFORMAT, "", "half a dict" },
+    { "{5: '<f4', }", 0, TU_EFORMAT, "a quoted text", "a key that is a number" },
+    { "{'descr' '<f4', }", 0, TU_EFORMAT, "':'", "no colon" },
+    { "{'descr': '<f4\", }", 0, TU_EFORMAT, "", "two kinds of quotes" },
+    { "{'descr': '<f4', 'fortran_order': Falsy, 'shape': (2,), }", 8, TU_EFORMAT, "True or False", "Falsy" },
+    { "{'descr': '<f4', 'fortran_order': False, 'shape': (2,), }}", 8, TU_EFORMAT, "only spaces", "two braces" },
+    { "{'descr': '<f4', 'fortran_order': False, 'shape': (18446744073709551616,), }", 8, TU_EFORMAT,
+      "below 2^64", "2^64" },
+    { "{'descr': '<f4', 'fortran_order': False, 'shape': (1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,"
+      "1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1), }", 4, TU_EFORMAT,
+      "at most 64 dimensions", "65 dimensions" },
+    { "{'descr': '<V1', 'fortran_order': False, 'shape': (2,), }", 2, TU_EDTYPE, "--void=f8_e4m3fn", "V1" },
+    { "{'descr': '<', 'fortran_order': False, 'shape': (2,), }", 8, TU_EDTYPE, "'<' is not known", "an order alone" },
 };
+
+/* A header whose length ends it anywhere is refused there. */
+static void test_cut(void)
+{
+    static const char whole[] = "{'descr': '<u4', 'fortran_order': False, 'shape': (2, 3L), }";
+    unsigned wrong = 0;
+    for (size_t n = 0; n < sizeof whole - 1; n++) {
+        char head[sizeof whole + 64] = "\x93NUMPY\1";
+        struct tu_err err = { 0 };
+        struct tu_source *s = NULL;
+        tu_put16((unsigned char *)head + 8, (uint16_t)n);
+        memcpy(head + 10, whole, n);
+        int code = tu_source_open(&s, fix_write("cut.npy", head, 10 + n + 24), FORMAT, NULL, NULL, &err);
+        if (code != TU_EFORMAT || !strstr(err.msg, ": header ")) {
+            printf("# %.*s: %s\n", (int)n, whole, err.msg);
+            wrong++;
+        }
+        tu_source_close(s);
+    }
+    eq_u64(wrong, 0, "cut at each byte");
+    static const struct { const char *head; size_t n; int code; const char *words; } rows[] = {
+        { "\x93NUM", 4, TU_ETRUNC, "first 6 bytes" },
+        { "NUMPY!", 6, TU_EMAGIC, "first 6 bytes" },
+        { "\x93NUMPY\1\0", 8, TU_ETRUNC, "at least 10" },
+        { "\x93NUMPY\2\0\1\0", 10, TU_ETRUNC, "at least 12" },
+        { "\x93NUMPY\4\0\1\0", 10, TU_EVERSION, "version 4.0" },
+        { "\x93NUMPY\0\0\1\0", 10, TU_EVERSION, "version 0.0" },
+        { "\x93NUMPY\1\1\1\0", 10, TU_EVERSION, "version 1.1" },
+        { "\x93NUMPY\3\0\1\0\0\0\xff", 13, TU_EFORMAT, "UTF-8" },
+        { "\x93NUMPY\2\0\0\0\0\1 ", 13, TU_ELIMIT, "header of 16777216 bytes" },
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        fix_refused(fix_write("cut.npy", rows[i].head, rows[i].n), FORMAT, NULL, rows[i].code, rows[i].words,
+                    rows[i].words);
+}
+
+/* What `src` says of a tensor counts where it fits it. */
+static void test_src(void)
+{
+    static const struct { const char *meta; uint32_t dtype; const char *descr; } rows[] = {
+        { "{\"src\":{\"descr\":\">u2\",\"format\":\"npy\"}}", TU_U16, ">u2" },
+        { "{\"src\":{\"descr\":\"=u2\",\"format\":\"npy\"}}", TU_U16, "=u2" },
+        { "{\"src\":{\"descr\":\">u2\",\"format\":\"npy\"}}", TU_I16, "<i2" },
+        { "{\"src\":{\"descr\":\">u2\",\"format\":\"gguf\"}}", TU_U16, "<u2" },
+        { "{\"src\":{\"descr\":\">u2\"}}", TU_U16, "<u2" },
+        { "{\"src\":{\"format\":\"npy\"}}", TU_U16, "<u2" },
+        { "{\"src\":{\"descr\":\"u2\",\"format\":\"npy\"}}", TU_U16, "<u2" },
+        { "{\"src\":{\"descr\":\"u22\",\"format\":\"npy\"}}", TU_U16, "<u2" },
+        { "{\"src\":{\"descr\":\">u2222222\",\"format\":\"npy\"}}", TU_U16, "<u2" },
+        { "{\"src\":{\"descr\":\"|V2\",\"format\":\"npy\"}}", TU_BF16, "|V2" },
+        { "{\"src\":{\"descr\":\"|V1\",\"format\":\"npy\"}}", TU_F8_E5M2, "|V1" },
+        { "{\"src\":{\"descr\":\"|V2\",\"format\":\"npy\"}}", TU_U16, "<u2" },
+        { "{\"src\":{\"descr\":\">u1\",\"format\":\"npy\"}}", TU_U8, ">u1" },
+        { "{\"src\":5}", TU_U8, "|u1" },
+    };
+    static const uint64_t dim[] = { 3 };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        struct tu_tensor t = fix_tensor("s", rows[i].dtype, 1, dim);
+        struct tu_save what = { .n = 1, .tensor = &t };
+        struct tu_err err = { 0 };
+        const char *path = fix_path("src.npy");
+        size_t n;
+        char want[32];
+        t.meta = rows[i].meta;
+        snprintf(want, sizeof want, "{'descr': '%s'", rows[i].descr);
+        ok(!fix_save(path, NULL, &what, NULL, &err), "saved: %s", rows[i].meta);
+        unsigned char *p = fix_read(path, &n);
+        ok(p && n > 40 && !memcmp(p + 10, want, strlen(want)), "as %s", rows[i].descr);
+        free(p);
+    }
+    struct tu_tensor t = fix_tensor("s", TU_U8, 1, dim);
+    struct tu_save what = { .n = 1, .tensor = &t, .keep_header = true };
+    static const char *const kept[] = {
+        "{\"src\":{\"header\":5,\"version\":1}}", "{\"src\":{\"header\":\"x\",\"version\":0}}",
+        "{\"src\":{\"header\":\"x\",\"version\":4}}", "{\"src\":{\"header\":\"x\",\"version\":2}}",
+        "{\"src\":{\"header\":\"{'descr': '|u1', 'fortran_order': True, 'shape': (3,), }\",\"version\":1}}",
+        "{\"src\":{\"header\":\"{'descr': '|i1', 'fortran_order': False, 'shape': (3,), }\",\"version\":1}}",
+        "{\"src\":{\"header\":\"{'descr': '|u1', 'fortran_order': False, 'shape': (3,1), }\",\"version\":1}}",
+    };
+    for (size_t i = 0; i < sizeof kept / sizeof *kept; i++) {
+        struct tu_err err = { 0 };
+        struct tu_sink *k = NULL;
+        t.meta = kept[i];
+        ok(tu_sink_open(&k, fix_path("src.npy"), NULL, &what, NULL, &err) && strstr(err.msg, "header"),
+           "kept %zu is refused: %s", i, err.msg);
+        if (!err.code)
+            tu_sink_abort(k);
+    }
+}
 
 static void test_refused(void)
 {
+    test_cut();
+    test_src();
     for (size_t i = 0; i < sizeof bads / sizeof *bads; i++)
         fix_refused(make(bads[i].dict, bads[i].data), FORMAT, NULL, bads[i].code, bads[i].words,
                     bads[i].what);

@@ -110,6 +110,31 @@ static const struct bad {
       "a metadata key twice" },
     { "{\"__metadata__\":{},\"__metadata__\":{}}", 0, TU_EFORMAT, "'__metadata__' stands twice",
       "metadata twice" },
+    { "{\"a\":{\"x\":;}}", 0, TU_EFORMAT, "a value", "an unknown key without a value" },
+    { "{\"a\":{\"x\":{\"y\" 1}}}", 0, TU_EFORMAT, "':'", "an unknown object without a colon" },
+    { "{\"a\":{\"x\":{1:2}}}", 0, TU_EFORMAT, "a string", "an unknown object with a number as key" },
+    { "{\"a\":{\"x\":{\"y\":1,2:3}}}", 0, TU_EFORMAT, "a string", "as a second key" },
+    { "{\"a\":{\"x\":{\"y\":1,\"z\" 3}}}", 0, TU_EFORMAT, "':'", "a second key without a colon" },
+    { "{\"a\":{\"x\":[1 2]}}", 0, TU_EFORMAT, "',' or ']'", "an unknown list without a comma" },
+    { "{\"a\":{\"x\":[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[["
+      "[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[["
+      "[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[", 0,
+      TU_EFORMAT, "less nesting", "an unknown value of 300 levels" },
+    { "{\"a\":{\"dtype\":5,\"shape\":[1],\"data_offsets\":[0,1]}}", 1, TU_EFORMAT, "a string",
+      "a dtype that is a number" },
+    { "{\"a\":{\"dtype\":\"U8\",\"shape\":{},\"data_offsets\":[0,1]}}", 1, TU_EFORMAT, "'['",
+      "a shape that is an object" },
+    { "{\"a\":{\"dtype\":\"U8\",\"shape\":[1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,"
+      "1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1],\"data_offsets\":[0,1]}}", 1,
+      TU_ELIMIT, "more than 64 numbers", "65 dimensions" },
+    { "{\"a\":{\"dtype\":\"U8\",\"shape\":[1x],\"data_offsets\":[0,1]}}", 1, TU_EFORMAT, "',' or ']'",
+      "a letter behind a dimension" },
+    { "{\"a\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[0,1]} \"b\":1}", 1, TU_EFORMAT, "',' or '}'",
+      "no comma between entries" },
+    { "{\"a\\ud800x\":{}}", 0, TU_EFORMAT, "surrogate", "a surrogate and a letter" },
+    { "{\"a\\ud800\\u00g0\":{}}", 0, TU_EFORMAT, "hexadecimal", "a surrogate and half an escape" },
+    { "{\"a\\udc00\\ud800\":{}}", 0, TU_EFORMAT, "surrogate", "surrogates the wrong way round" },
+    { "{\"a\\ud800\\ue000\":{}}", 0, TU_EFORMAT, "surrogate", "a surrogate and a plain escape" },
 };
 
 static void test_refused(void)
@@ -134,8 +159,36 @@ static void test_refused(void)
                 "letters, sniffed");
 }
 
+/* A header that ends anywhere is refused there. */
+static void test_cut(void)
+{
+    static const char whole[] =
+        "{\"__metadata__\":{\"k\":\"\\u00e9\\ud83d\\ude00\\n\"},\"a\":{\"x\":{\"y\":[1.5e-3,true,{}],\"z\":"
+        "null},\"dtype\":\"U8\",\"shape\":[2,10],\"data_offsets\":[0,20]},\"b\":{\"dtype\":\"F32\",\"shape\":[],"
+        "\"data_offsets\":[20,24]}}";
+    unsigned wrong = 0;
+    for (size_t n = 0; n < sizeof whole - 1; n++) {
+        char head[sizeof whole];
+        struct tu_err err = { 0 };
+        struct tu_source *s = NULL;
+        snprintf(head, sizeof head, "%.*s", (int)n, whole);
+        int code = tu_source_open(&s, make(head, 24), FORMAT, NULL, NULL, &err);
+        if (code != TU_EFORMAT || !strstr(err.msg, ": header ")) {
+            printf("# %s: %s\n", head, err.msg);
+            wrong++;
+        }
+        tu_source_close(s);
+    }
+    eq_u64(wrong, 0, "cut at each byte");
+    struct tu_source *s = NULL;
+    ok(!tu_source_open(&s, make(whole, 24), FORMAT, NULL, NULL, NULL) && s->n == 2 &&
+           !strcmp(s->meta[0].json, "{\"metadata\":{\"k\":\"\xc3\xa9\xf0\x9f\x98\x80\\n\"}}"), "the whole is read");
+    tu_source_close(s);
+}
+
 static void test_accepted(void)
 {
+    test_cut();
     static const char *const heads[] = {
         "{}", "{ }    ", "{\"__metadata__\":{}}", "{\"__metadata__\":{\"a\":\"\"}}",
         "{\"a\":{\"shape\":[],\"data_offsets\":[0,0],\"dtype\":\"U8\",\"x\":[{\"y\":[1,{},null]},"
