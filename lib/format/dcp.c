@@ -187,7 +187,7 @@ static int open_chunk(struct dcp *d, const char *name, const uint64_t *off, unsi
     rc = file_of(d, path->text, in, err);
     if (!rc && (!size || at + size > tu_in_size(*in))) /* both are below 2^63 */
         rc = tu_fail(err, TU_ETRUNC,
-                     "said to be at byte %llu of %.120s, %llu long, and the file has %llu "
+                     "it is said to be at byte %llu of %.120s, %llu long, and the file has %llu "
                      "bytes",
                      (unsigned long long)at, path->text, (unsigned long long)size,
                      (unsigned long long)tu_in_size(*in));
