@@ -8,7 +8,8 @@
 
 #include "common/main.h"
 
-static const char *const kinds[] = {"lines", "steps", "points", "bars", NULL};
+static const char *const kinds[] = {
+    [TU_CHART_LINES] = "lines", [TU_CHART_POINTS] = "points", [TU_CHART_BARS] = "bars", NULL};
 
 static struct {
     const char *x, *y, *by, *title, *x_label, *y_label;

@@ -2,7 +2,7 @@
 complete -c tns-plot -s x -l x -x -d 'key of the x axis; with --kind bars the name of a bar'
 complete -c tns-plot -s y -l y -x -d 'key of the y axis'
 complete -c tns-plot -s b -l by -x -d 'key whose values are the series'
-complete -c tns-plot -s k -l kind -x -a 'lines steps points bars' -d 'how points are drawn'
+complete -c tns-plot -s k -l kind -x -a 'lines points bars' -d 'how points are drawn'
 complete -c tns-plot -s t -l title -x -d 'title'
 complete -c tns-plot -l x-label -x -d 'label of the x axis (default: its key)'
 complete -c tns-plot -l y-label -x -d 'label of the y axis (default: its key)'

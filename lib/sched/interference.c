@@ -27,7 +27,8 @@ static int line_of(struct tu_interference *x, const char *line, struct tu_err *e
     double share, speed;
     struct tu_curve *c;
     if (sscanf(line, " %15[a-z] , %lf , %lf %c", name, &share, &speed, &rest) != 3)
-        return tu_fail(err, TU_EFORMAT, "'%.40s': compute or network,SHARE,SPEED is expected", line);
+        return tu_fail(err, TU_EFORMAT,
+                       "'%.40s': compute or network,SHARE,SPEED is expected", line);
     c = !strcmp(name, "compute")   ? &x->compute
         : !strcmp(name, "network") ? &x->network
                                    : NULL;

@@ -226,7 +226,7 @@ same_as() { sed 's/ - / /' | diff "$1" -; }
 # spoil FILE: turn one bit in the middle of the file.
 spoil() {
     local at=$(($(stat -c %s "$1") / 2))
-    printf "\\x$(printf %02x $((0x$(xxd -s $at -l 1 -p "$1") ^ 1)))" |
+    printf %02x $((0x$(xxd -s $at -l 1 -p "$1") ^ 1)) | xxd -r -p |
         dd of="$1" bs=1 seek=$at conv=notrunc status=none
 }
 
