@@ -33,6 +33,7 @@ static const struct tui_field hf_fields[] = {
     TUI_FIELD("v_head_dim", TUI_U64, v_dim),
     TUI_FIELD("tie_word_embeddings", TUI_BOOL, tied),
     TUI_FIELD("norm_topk_prob", TUI_BOOL, norm_topk),
+    TUI_FIELD("use_qk_norm", TUI_BOOL, qk_norm),
     TUI_FIELD("rope_theta|rotary_emb_base", TUI_REAL, rope_theta),
     TUI_FIELD("partial_rotary_factor|rotary_pct", TUI_REAL, rope_fraction),
     TUI_FIELD("rms_norm_eps|layer_norm_epsilon|layer_norm_eps", TUI_REAL, norm_eps),

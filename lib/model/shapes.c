@@ -13,6 +13,9 @@ static const struct {
     const char *name;
     struct tu_model base;
 } shapes[] = {
+    /* Its norms, LayerNorms, have no bias: they are counted as those of RMS. */
+    {"cohere", {PLAIN, .tied = true, .one_norm = true}},
+    {"cohere2", {PLAIN, .tied = true, .one_norm = true}},
     {"deepseek_v2", {PLAIN}},
     {"deepseek_v3", {PLAIN, .norm_topk = true}},
     {"kimi_k2", {PLAIN, .norm_topk = true}}, /* as DeepSeek V3 */
@@ -21,6 +24,7 @@ static const struct {
      {PLAIN, .tied = true, .post_norms = true, .qk_norm = true, .heads = 8, .kv_heads = 4,
       .head_dim = 256, .vocab = 262208}},
     {"glm4", {PLAIN, .post_norms = true}},
+    {"glm4_moe", {PLAIN, .norm_topk = true, .dense_layers = 1}},
     {"gpt_oss", {PLAIN, .bias = true, .sinks = true}},
     {"phi3", {PLAIN}},
 };

@@ -249,6 +249,8 @@ static const char *megatron_lacks(const struct tu_train_query *q,
     const char *s = a->schedule;
     if (q->model->post_norms)
         return "norms behind attention and MLP";
+    if (q->model->one_norm)
+        return "attention and MLP side by side";
     if (a->pp > 1 && strcmp(s, "1f1b") && strcmp(s, "interleaved-1f1b"))
         return s;
     return a->zero > 1 ? "ZeRO 2 and 3" : a->offload == TU_OFFLOAD_SSD  ? "offload to an SSD"

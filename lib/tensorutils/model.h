@@ -46,6 +46,7 @@ struct tu_model {
     bool qkv_bias, bias; /* bias on q, k, v; on every linear layer */
     bool qk_norm;
     bool post_norms;     /* behind attention and MLP, too */
+    bool one_norm;       /* attention and MLP stand side by side behind one norm */
     bool sinks;          /* one for each head */
     bool rope_interleaved;
     bool rope_scaled;    /* Llama 3.1's scaling (factor 8, low 1, high 4, 8192) */

@@ -69,6 +69,22 @@ static const struct {
      "':1,'q_lora_rank':null,'kv_lora_rank':512,'qk_nope_head_dim':128,'"
      "qk_rope_head_dim':64,'v_head_dim':128,'vocab_size':102400,'tie_wor"
      "d_embeddings':false}"},
+    {34980831232.0,
+     "{'model_type':'cohere','vocab_size':256000,'hidden_size':8192,'int"
+     "ermediate_size':22528,'num_hidden_layers':40,'num_attention_heads'"
+     ":64,'num_key_value_heads':64,'tie_word_embeddings':true}"},
+    {8028033024.0,
+     "{'model_type':'cohere2','vocab_size':256000,'hidden_size':4096,'in"
+     "termediate_size':14336,'num_hidden_layers':32,'num_attention_heads"
+     "':32,'num_key_value_heads':8,'head_dim':128,'tie_word_embeddings':"
+     "true}"},
+    {352797814784.0,
+     "{'model_type':'glm4_moe','vocab_size':151552,'hidden_size':5120,'i"
+     "ntermediate_size':12288,'moe_intermediate_size':1536,'num_hidden_l"
+     "ayers':92,'num_attention_heads':96,'num_key_value_heads':8,'head_d"
+     "im':128,'n_routed_experts':160,'n_shared_experts':1,'num_experts_p"
+     "er_tok':8,'first_k_dense_replace':3,'attention_bias':true,'use_qk_"
+     "norm':true,'tie_word_embeddings':false}"},
     {9241705984.0,
      "{'model_type':'gemma2','num_hidden_layers':42,'hidden_size':3584,'"
      "intermediate_size':14336,'num_attention_heads':16,'num_key_value_h"
