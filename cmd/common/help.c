@@ -112,6 +112,17 @@ static const struct tu_listing *find_listing(const struct tu_ctx *ctx, const cha
     return NULL;
 }
 
+/* The same of any subcommand, where none is named. */
+static const struct tu_listing *find_below(const struct tu_ctx *ctx, const char *name)
+{
+    const struct tu_cmd *const *subs = ctx->cmd->subs;
+    for (; subs && *subs; subs++)
+        for (const struct tu_listing *l = (*subs)->listings; l && l->name; l++)
+            if (!strcmp(l->name, name))
+                return l;
+    return NULL;
+}
+
 static int print_table_names(struct tu_ctx *ctx)
 {
     const struct tu_listing *both[] = {ctx->cmd->listings, ctx->top->listings};
@@ -137,6 +148,7 @@ int tu_list(struct tu_ctx *ctx, const char *table)
     if (!strcmp(table, "tables"))
         return print_table_names(ctx);
     const struct tu_listing *l = find_listing(ctx, table);
+    l = l ? l : find_below(ctx, table);
     if (!l)
         return tu_usage(ctx, "no table is called '%s'; --list=tables names them", table);
     const char *name, *help;

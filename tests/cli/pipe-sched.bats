@@ -212,6 +212,16 @@ data=$ROOT/tests/data/sched
     run -2 pipe-sched compare -p 4 -m 8 nonsense
 }
 
+@test "tables of a subcommand are shown by the command, too" {
+    for table in gpus links overlaps; do
+        pipe-sched plan --list=$table >want
+        pipe-sched --list=$table | cmp - want
+        [ -s want ]
+    done
+    pipe-sched --list=methods | grep -q '^swarm'
+    run -2 pipe-sched gen --list=gpus
+}
+
 @test "chunks: an option or a key, two where a schedule is of several" {
     pipe-sched gen -s interleaved-1f1b -p 2 -m 4 >a
     pipe-sched gen -s interleaved-1f1b -p 2 -m 4 -c 2 | cmp - a
