@@ -271,6 +271,8 @@ int tu_ckpt_open(struct tu_ckpt **out, const char *path, const char *text,
     }
     if (!rc && !c->model.layers) /* no configuration: the tensors tell */
         c->model.tied = !has_role(c, "head.weight");
+    if (!rc)
+        rc = tui_check_complete(c, o, err);
     if (!rc && o && o->roles) {
         tu_map_free(c->canonical);
         c->canonical = NULL;

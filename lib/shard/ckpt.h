@@ -118,6 +118,21 @@ void tui_renames_free(struct tui_renames *r);
 /* The name that a tensor is to have, in the arena. Errors: TU_EUSAGE where another has it. */
 int tui_new_name(struct tu_ckpt *c, const char **name, struct tu_err *err);
 
+/* Names for one message: as many as fit, then "…". */
+struct tui_list {
+    size_t n; /* how many there are */
+    bool full;
+    char text[176];
+};
+void tui_list_add(struct tui_list *l, const char *name);
+/* Every weight that the model must have has a role (complete.c). Errors: TU_EINCOMPLETE
+ * lists those that are missing. */
+int tui_check_complete(const struct tu_ckpt *c, const struct tu_shard_opts *o,
+                       struct tu_err *err);
+/* Every tensor of a stage is on all its tensor- and expert-parallel ranks. Errors:
+ * TU_EINCOMPLETE names tensors and a rank. */
+int tui_check_ranks(const struct tu_ckpt *c, struct tu_err *err);
+
 /* Fuses (fuse.c)
  * --------------------------------------------------------------------------------- */
 

@@ -429,7 +429,7 @@ static int megatron_open(struct tu_ckpt *c, const struct tu_spec *spec,
         rc = tui_set_canonical(c, o, err);
     for (uint32_t f = 0; f < c->files && !rc; f++)
         rc = add_rank(c, f, err);
-    return rc;
+    return rc ? rc : tui_check_ranks(c, err);
 }
 
 static const struct tu_layout_key keys[] = {

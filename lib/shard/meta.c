@@ -130,7 +130,7 @@ static int meta_open(struct tu_ckpt *c, const struct tu_spec *spec,
             .map = c->map, .at = c->file[f].at, .adjust = columns ? cut_columns : NULL};
         rc = tui_add_pieces(c, f, &name, err);
     }
-    return rc;
+    return rc ? rc : tui_check_ranks(c, err);
 }
 
 static uint32_t file_of(const struct tu_ckpt *c, struct tu_coord at)

@@ -210,22 +210,9 @@ int tui_state_of(struct tu_ckpt *c, const char *name, const char **state,
     return *state ? 0 : TU_ENOMEM;
 }
 
-/* Names that no line of the map takes, for one message. */
-struct unknown {
-    size_t n;
-    char first[180];
-};
-
-static void unknown_add(struct unknown *u, const char *name)
-{
-    size_t at = strlen(u->first);
-    if (u->n++ < 3)
-        snprintf(u->first + at, sizeof u->first - at, "%s'%.50s'", at ? ", " : "", name);
-}
-
 static int add_tensor(struct tu_ckpt *c, uint32_t f, uint32_t index,
                       const struct tu_tensor *t, const struct tui_naming *n,
-                      struct unknown *u, struct tu_err *err)
+                      struct tui_list *unknown, struct tu_err *err)
 {
     struct tu_piece p = {.file = f, .index = index, .tensor = *t, .at = n->at};
     struct tu_named named;
@@ -247,7 +234,7 @@ static int add_tensor(struct tu_ckpt *c, uint32_t f, uint32_t index,
     else if (!(rc = tu_map_match(n->map, base, n->layer_base, n->expert_base, &named, &yes,
                                  err))) {
         if (!yes) {
-            unknown_add(u, p.tensor.name);
+            tui_list_add(unknown, p.tensor.name);
             return 0;
         }
         if (named.transform & TU_MAP_DROP) {
@@ -266,15 +253,15 @@ int tui_add_pieces(struct tu_ckpt *c, uint32_t f, const struct tui_naming *n,
 {
     const struct tu_source *s = c->file[f].source;
     size_t prefix = n->prefix ? strlen(n->prefix) : 0;
-    struct unknown u = {0};
+    struct tui_list u = {.n = 0};
     int rc = 0;
     for (size_t i = 0; i < s->n && !rc; i++)
         if (!prefix || !strncmp(s->tensor[i].name, n->prefix, prefix))
             rc = add_tensor(c, f, (uint32_t)i, &s->tensor[i], n, &u, err);
     if (!rc && u.n)
         rc = tu_fail(err, TU_EINCOMPLETE,
-                     "no line of map %s takes %zu of its tensors: %s%s",
-                     tu_map_name(n->map), u.n, u.first, u.n > 3 ? ", …" : "");
+                     "no line of map %s takes %zu of its tensors: %s",
+                     tu_map_name(n->map), u.n, u.text);
     if (rc && rc != TU_ENOMEM)
         tu_err_prefix(err, "%s", s->path);
     return rc;

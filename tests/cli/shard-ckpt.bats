@@ -134,6 +134,71 @@ same_as() { sed 's/ - / /' | diff "$1" -; }
     assert_output --partial '1 of 4 ranks are missing: tp=1 pp=1 ep=0'
 }
 
+# without NAME SOURCE: a copy h of a folder of Hugging Face lacks the tensors that match.
+without() {
+    rm -rf h
+    shard-ckpt convert --to hf --exclude "$1" "$2" h
+}
+
+@test "a checkpoint that lacks a tensor is refused, and the tensor is named" {
+    for name in model.norm.weight model.embed_tokens.weight \
+        model.layers.1.mlp.down_proj.weight model.layers.3.self_attn.k_proj.weight; do
+        without "${name//./\\.}" "$DATA/hf/llama"
+        run -0 shard-ckpt verify --include '.*' h
+        for c in 'verify h' 'convert --to megatron:tp=2 h m' 'convert --to meta h m' \
+            'convert --to hf h m'; do
+            # shellcheck disable=SC2086
+            run -3 shard-ckpt $c
+            assert_output --partial "1 tensor is missing: '$name'"
+            [ ! -e m ]
+        done
+    done
+}
+
+@test "everything that is missing is counted, and named as far as it goes" {
+    without '.*(q_proj\.weight|norm\.weight)' "$DATA/hf/llama"
+    run -3 shard-ckpt verify h
+    assert_output --partial "13 tensors are missing: 'model.norm.weight', 'model.layers.0.input_layernorm.weight', 'model.layers.0.self_attn.q_proj.weight', 'model.layers.0.post_attention_layernorm.weight', …"
+}
+
+@test "what a layer must have is known for every family" {
+    for case in qwen2:model.layers.1.self_attn.q_proj.bias qwen3:model.layers.0.self_attn.k_norm.weight \
+        gpt2:transformer.wpe.weight gpt2:transformer.ln_f.bias gpt2:transformer.h.1.attn.c_attn.weight \
+        gpt_neox:gpt_neox.layers.1.mlp.dense_4h_to_h.bias \
+        mixtral:model.layers.0.block_sparse_moe.experts.2.w3.weight \
+        qwen2_moe:model.layers.1.mlp.shared_expert_gate.weight \
+        qwen3_moe:model.layers.1.mlp.gate.weight; do
+        name=${case#*:}
+        run -0 without "${name//./\\.}" "$DATA/hf/${case%%:*}"
+        run -3 shard-ckpt verify h
+        assert_output --partial "1 tensor is missing: '$name'"
+    done
+}
+
+# rename_in FILE FROM TO: in a pickle, names of one length.
+rename_in() {
+    [ ${#2} = ${#3} ] && LC_ALL=C sed -i "s/${2//./\\.}/$3/" "$1"
+}
+
+@test "a tensor that one rank lacks is named with the rank" {
+    cp -r "$DATA/megatron/llama_tp2_pp2" m
+    rename_in m/iter_0000007/mp_rank_01_001/model_optim_rng.pt \
+        decoder.final_layernorm.weight decoder.final_laye_extra_state
+    run -3 shard-ckpt verify --no-crc m
+    assert_output --partial "1 tensor is not on every rank (tp=1 pp=1 ep=0 lacks the first): 'decoder.final_layernorm.weight'"
+}
+
+@test "a tensor that all ranks lack is missing" {
+    cp -r "$DATA/megatron/llama_tp2_pp2" m
+    for t in 00 01; do
+        rename_in m/iter_0000007/mp_rank_${t}_001/model_optim_rng.pt \
+            decoder.layers.1.mlp.linear_fc2.weight decoder.layers.1.mlp.linea_extra_state
+    done
+    run -3 shard-ckpt convert --no-crc --to hf m h
+    assert_output --partial "1 tensor is missing: 'model.layers.3.mlp.down_proj.weight'"
+    [ ! -e h ]
+}
+
 @test "a rank of another save is refused" {
     cp -r "$DATA/megatron/llama_tp2_pp2" m
     cp "$(find "$DATA/megatron/llama_pp2_uneven" -path '*_00_001*' -name '*.pt')" \
