@@ -172,6 +172,54 @@ static void test_damage(struct tu_pattern *b)
     ok(strstr(err.msg, "bad.tns: 'b' at byte "), "the message names file, tensor and byte");
 }
 
+/* A view that somebody else has of another format. */
+static int see(void *ctx, struct tu_source **s, struct tu_err *err)
+{
+    struct tu_view_item item = { .tensor = (*s)->tensor[0], .data = ctx };
+    item.tensor.name = "seen";
+    return tu_source_view(s, *s, &item, 1, NULL, 0, err);
+}
+
+/* A pipe, a folder, a view, many threads, and what cannot be put in order. */
+static void test_ways_in(struct tu_pattern *b)
+{
+    static char bytes[4096];
+    const struct tu_feed_how ordered = { .order = &b, .orders = 1 }, viewed = { .view = see, .ctx = bytes };
+    struct tu_err err = { 0 };
+    char text[64], path[64];
+    uint32_t sum, want;
+    size_t n;
+    int fd[2];
+    ok(!walk(text, stream, NULL, 64, &want, &err), "a stream");
+    for (int k = 0; k < 2; k++) {
+        unsigned char *p = fix_read(stream, &n);
+        if (pipe(fd) || write(fd[1], p, n) != (ssize_t)n || close(fd[1]))
+            abort();
+        free(p);
+        snprintf(path, sizeof path, "/dev/fd/%d", fd[0]);
+        ok(!walk(text, path, k ? &ordered : NULL, 64, &sum, &err), "from a pipe: %s", err.msg);
+        eq_str(text, k ? "note b a c | b |" : "note a b c | b |", "its records");
+        ok(k || sum == want, "its bytes");
+        close(fd[0]);
+    }
+    ok(!walk(text, foreign, &viewed, 64, &sum, &err), "a view: %s", err.msg);
+    eq_str(text, "seen |", "has what it shows");
+    struct tu_source *s = NULL;
+    const struct tu_save what = { 0 };
+    ok(!tu_source_open(&s, foreign, NULL, NULL, NULL, &err) &&
+           !tu_source_save(s, fix_path("folder"), tu_format_find("hf"), &what, false, NULL, &err), "a folder");
+    tu_source_close(s);
+    ok(!walk(text, fix_path("folder"), NULL, 64, &sum, &err), "is read: %s", err.msg);
+    ok(strstr(text, "a c b |"), "record by record: %s", text);
+    ok(walk(text, fix_path("absent"), NULL, 64, &sum, &err) == TU_EIO, "no file: %s", err.msg);
+    if (mkdir(fix_path("none"), 0777))
+        abort();
+    ok(walk(text, fix_path("none"), NULL, 64, &sum, &err) == TU_EMAGIC, "no weights: %s", err.msg);
+    ok(!walk(text, "tests/bad/OK-type-to-pass.tns", NULL, 64, &sum, &err), "an unknown type passes");
+    eq_int(walk(text, "tests/bad/OK-type-to-pass.tns", &ordered, 64, &sum, &err), TU_EUNSUP,
+           "but has no place in an order: %s", err.msg);
+}
+
 static struct tu_pattern *pattern;
 
 static int run_ordered(struct tu_err *err)
@@ -197,6 +245,7 @@ int main(void)
         abort();
     test_records(pattern);
     test_damage(pattern);
+    test_ways_in(pattern);
     struct tu_pattern *none = NULL;
     if (tu_pattern_new(&none, "nothing", TU_PATTERN_REGEX, NULL))
         abort();

@@ -340,6 +340,37 @@ static void small_files(void)
     tu_buf_release(&b);
 }
 
+/* A folder takes the small files that a stream carries, by plain names only. */
+static void carried(void)
+{
+    static const struct { const char *json; int code; } rows[] = {
+        { "{\"config.json\":\"{}\",\"README.md\":\"hi\"}", 0 },
+        { "{}", 0 },
+        { "{\"a/b\":\"x\"}", TU_EMETA },
+        { "{\".x\":\"x\"}", TU_EMETA },
+        { "{\"a\":5}", TU_EMETA },
+    };
+    const struct tu_tensor t = fix_tensor("a", TU_U8, 1, &six);
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        const struct tu_meta meta = { "files", rows[i].json, strlen(rows[i].json) };
+        const struct tu_save what = { .n = 1, .tensor = &t, .metas = 1, .meta = &meta, .force = true,
+                                      .beside = fix_path("small") };
+        struct tu_err err = { 0 };
+        fix_remove(fix_path("carried"));
+        eq_int(fix_save(fix_path("carried"), tu_format_find("hf"), &what, NULL, &err), rows[i].code, "%s: %s",
+               rows[i].json, err.msg);
+        ok(!access(fix_path("carried/model.safetensors"), F_OK) == !rows[i].code, "weights if it went well");
+        ok(rows[i].code || fix_same(fix_path("carried/y.model"), "\xff", 1), "and what lay beside them");
+    }
+    const struct tu_save plain = { .n = 1, .tensor = &t };
+    struct tu_err err = { 0 };
+    ok(!fix_save(fix_path("carried2"), tu_format_find("hf"), &plain, NULL, &err), "a folder");
+    eq_int(fix_save(fix_path("carried2"), tu_format_find("hf"), &plain, NULL, &err), TU_EEXISTS, "again: %s",
+           err.msg);
+    const struct tu_save force = { .n = 1, .tensor = &t, .force = true };
+    ok(!fix_save(fix_path("carried2"), tu_format_find("hf"), &force, NULL, &err), "unless forced");
+}
+
 int main(void)
 {
     make_file();
@@ -353,6 +384,7 @@ int main(void)
     differences();
     views();
     small_files();
+    carried();
     free((char *)file);
     return tap_done();
 }

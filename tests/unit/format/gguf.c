@@ -431,6 +431,15 @@ static void test_sink_rules(void)
         "{\"general.architecture\":[7,1]}",      "{\"general.architecture\":[9,[9,[]]]}",
         "{\"general.architecture\":[9,[8,1]]}",  "{\"general.architecture\":[9,[8,[1]]]}",
         "{\"general.architecture\":[0,1.0]}",
+        "{\"general.architecture\":5}",         "{\"general.architecture\":[\"8\",\"t\"]}",
+        "{\"general.architecture\":[-1,1]}",    "{\"general.architecture\":[1,\"-x\"]}",
+        "{\"general.architecture\":[0,\"-1\"]}", "{\"general.architecture\":[0,\"x\"]}",
+        "{\"general.architecture\":[0,null]}",  "{\"general.architecture\":[6,null]}",
+        "{\"general.architecture\":[6,\"x\"]}", "{\"general.architecture\":[7,null]}",
+        "{\"general.architecture\":[8,null]}",  "{\"general.architecture\":[9,null]}",
+        "{\"general.architecture\":[9,[8]]}",   "{\"general.architecture\":[9,[13,[]]]}",
+        "{\"general.architecture\":[9,[\"8\",[]]]}",
+        "{\"general.architecture\":[8,\"t\"],\"general.alignment\":[10,4294967296]}",
         "{\"general.architecture\":[8,\"t\"],\"general.alignment\":[4,48]}",
     };
     what.metas = 1;
@@ -439,6 +448,33 @@ static void test_sink_rules(void)
         meta.n = strlen(bad[i]);
         eq_int(tu_sink_open(&k, path, NULL, &what, NULL, &err), TU_EMETA, "refused: %s", bad[i]);
     }
+}
+
+/* Texts for integers, hex for floats and importance matrices, which have no architecture. */
+static void test_sink_forms(void)
+{
+    static const char *const good[] = {
+        "{\"general.architecture\":[8,\"t\"],\"a\":[1,\"-5\"],\"b\":[10,\"18446744073709551615\"],"
+        "\"c\":[11,\"-9223372036854775808\"],\"d\":[6,{\"hex\":\"0000c07f\"}],\"e\":[12,2.5],\"f\":[6,1]}",
+        "{\"general.type\":[8,\"imatrix\"]}",
+        "{\"split.no\":[2,1]}",
+    };
+    for (size_t i = 0; i < sizeof good / sizeof *good; i++) {
+        const struct tu_meta meta = { "gguf", good[i], strlen(good[i]) };
+        const struct tu_save what = { .metas = 1, .meta = &meta };
+        struct tu_err err = { 0 };
+        ok(!fix_save(fix_path("forms.gguf"), NULL, &what, NULL, &err), "written: %s %s", good[i], err.msg);
+    }
+    struct tu_source *s = NULL;
+    struct tu_meta meta = { "gguf", good[0], strlen(good[0]) };
+    const struct tu_save what = { .metas = 1, .meta = &meta };
+    ok(!fix_save(fix_path("forms.gguf"), NULL, &what, NULL, NULL) &&
+           !tu_source_open(&s, fix_path("forms.gguf"), NULL, NULL, NULL, NULL), "read again");
+    eq_str(s ? s->meta[0].json : NULL,
+           "{\"a\":[1,-5],\"b\":[10,\"18446744073709551615\"],\"c\":[11,\"-9223372036854775808\"],"
+           "\"d\":[6,{\"hex\":\"0000c07f\"}],\"e\":[12,2.5],\"f\":[6,1.0],\"general.architecture\":[8,\"t\"]}",
+           "the same values");
+    tu_source_close(s);
 }
 
 /* More than 16 MiB of keys: one META each; a single one that is larger is refused. */
@@ -597,6 +633,7 @@ int main(void)
     test_every_dtype();
     test_sink_rules();
     test_large();
+    test_sink_forms();
     test_split();
     test_save_split();
     fix_inject(inject_save, true, "save");

@@ -26,7 +26,7 @@ static const struct way ways[] = {
       false },
     { "sfp", "safetensors/scalars.safetensors", "a.pt", { 0 }, { 0 }, false },
     { "s", "safetensors/scalars.safetensors", "a.hf", { 0 }, { .max_shard = 8 }, false },
-    { "s", "gguf/kv.gguf", "a.gguf", { 0 }, { 0 }, false },
+    { "sp", "gguf/kv.gguf", "a.gguf", { 0 }, { 0 }, false },
     { "s", "gguf/plain.gguf", "a.safetensors", { 0 }, { 0 }, false },
     { "rsf", "gguf/split-00001-of-00003.gguf", "a.gguf", { 0 }, { .max_shard = 400 }, false },
     { "rs", "torch/old_views.pt", "a.pt", { 0 }, { 0 }, false },

@@ -172,6 +172,31 @@ static void test_refused(void)
         t[1] = part("w", TU_U8, 2, dim, rows[i].meta);
         eq_int(joined(&s, t, 2, NULL, &err), rows[i].code, "%s: %s", rows[i].what, err.msg);
     }
+    static const struct {
+        const char *meta[2];
+        uint64_t rank[2];
+        int code;
+    } kinds[] = {
+        { { "{\"shard\":{\"global\":[4,2],\"offset\":[0,0]}}", "{\"shard\":{\"global\":[4],\"offset\":[0]}}" },
+          { 2, 1 }, TU_ESHARD },
+        { { "{\"flat\":{\"global\":[4],\"range\":[0,2]}}", "{\"shard\":{\"global\":[4],\"offset\":[2]}}" },
+          { 1, 1 }, TU_ESHARD },
+        { { "{\"shard\":{\"global\":[4],\"offset\":[0]}}", "{\"flat\":{\"global\":[4],\"range\":[2,4]}}" },
+          { 1, 1 }, TU_ESHARD },
+        { { "{\"shard\":{\"global\":[4],\"offset\":[0]}}", "{\"shard\":{\"global\":[null],\"offset\":[2]}}" },
+          { 1, 1 }, 0 },
+        { { "{\"shard\":{\"global\":[null],\"offset\":[0]}}", "{\"shard\":{\"global\":[null],\"offset\":[2]}}" },
+          { 1, 1 }, TU_EINCOMPLETE },
+    };
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
+        struct tu_tensor pair[2];
+        for (int k = 0; k < 2; k++)
+            pair[k] = part("w", TU_U8, (unsigned)kinds[i].rank[k], dim, kinds[i].meta[k]);
+        s = NULL;
+        eq_int(joined(&s, pair, 2, NULL, &err), kinds[i].code, "kinds %zu: %s", i, err.msg);
+        if (!kinds[i].code)
+            tu_source_close(s);
+    }
     t[1] = part("w", TU_I8, 2, dim, "{\"shard\":{\"global\":[4,2],\"offset\":[2,0]}}");
     eq_int(joined(&s, t, 2, NULL, &err), TU_ESHARD, "another dtype");
     t[1].meta = NULL;
@@ -179,6 +204,28 @@ static void test_refused(void)
     ok(!joined(&s, t, 2, NULL, &err) && s->n == 2, "two whole tensors of one name stay two");
     eq_str(s->format->name, "tns", "the source itself is given back");
     tu_source_close(s);
+}
+
+/* Replicas agree, by their checksums, or do not. */
+static void test_replicas(void)
+{
+    static const uint64_t two[] = { 2 };
+    const struct tu_tensor t[] = {
+        part("w", TU_U8, 1, two, "{\"shard\":{\"global\":[4],\"offset\":[2]}}"),
+        part("w", TU_U8, 1, two, "{\"shard\":{\"global\":[4],\"offset\":[0]}}"),
+        part("w", TU_U8, 1, two, "{\"shard\":{\"global\":[4],\"offset\":[2]}}"),
+        part("v", TU_U8, 1, two, NULL),
+    };
+    const void *same[] = { "cd", "ab", "cd", "xy" }, *other[] = { "cd", "ab", "cx", "xy" };
+    struct tu_err err = { 0 };
+    struct tu_source *s = NULL;
+    ok(!joined(&s, t, 4, same, &err) && reads(s, 0, "abcd", 4), "a replica counts once");
+    ok(s && !tu_source_verify(s, 0, NULL, &err) && !tu_source_verify(s, 1, NULL, &err) &&
+           tu_source_summed(s, 0) && tu_source_summed(s, 1), "what is joined and what is not verifies");
+    tu_source_close(s);
+    s = NULL;
+    eq_int(joined(&s, t, 4, other, &err), TU_EINCOMPLETE, "replicas that differ");
+    ok(strstr(err.msg, "'w'") && strstr(err.msg, "two replicas of a piece differ"), "said: %s", err.msg);
 }
 
 static int inject_join(struct tu_err *err)
@@ -202,6 +249,7 @@ int main(void)
     test_flat();
     test_blocks();
     test_refused();
+    test_replicas();
     static const uint64_t dim[] = { 4, 1 };
     const struct tu_tensor t[] = {
         part("w", TU_U16, 2, dim, "{\"shard\":{\"global\":[4,2],\"offset\":[0,0]}}"),

@@ -8,7 +8,7 @@ static const uint64_t dim[] = { 3, 5 };
 /* A safetensors file whose order of data is not that of the stream's names. */
 static const char *original(void)
 {
-    static const uint64_t none[] = { 0, 7 };
+    static const uint64_t none[] = { 0, 9007199254740993 };
     const struct tu_tensor t[] = {
         fix_tensor("z", TU_F32, 2, dim), fix_tensor("a", TU_U8, 2, dim),
         fix_tensor("e", TU_BF16, 2, none),
@@ -69,7 +69,7 @@ static void test_through(void)
        "which holds two META");
     eq_str(s ? s->meta[0].topic : NULL, "contents", "contents first");
     eq_str(s ? s->meta[0].json : NULL,
-           "{\"tensors\":[[\"z\",\"f32\",[3,5]],[\"e\",\"bf16\",[0,7]],[\"a\",\"u8\",[3,5]]]}",
+           "{\"tensors\":[[\"z\",\"f32\",[3,5]],[\"e\",\"bf16\",[0,\"9007199254740993\"]],[\"a\",\"u8\",[3,5]]]}",
            "names, dtypes and shapes");
     tu_source_close(s);
     if (!ok(!from_stream(stream, copy, &err), "and back without a spool"))
@@ -138,6 +138,14 @@ static void test_lies(void)
         { "{\"tensors\":1}", "a", false, TU_EMETA },
         { "{}", "", false, TU_EMETA },
         { "{\"tensors\":[]}", "", false, 0 },
+        { "{\"tensors\":[[\"a\",\"u8\",[\"1\"]]]}", "a", false, 0 },
+        { "{\"tensors\":[[\"a\",\"u8\",[\"x\"]]]}", "a", false, TU_EMETA },
+        { "{\"tensors\":[[5,\"u8\",[1]]]}", "a", false, TU_EMETA },
+        { "{\"tensors\":[[\"a\",5,[1]]]}", "a", false, TU_EMETA },
+        { "{\"tensors\":[[\"a\",\"u8\",[1,1]]]}", "a", false, TU_EMETA },
+        { "{\"tensors\":[[\"a\",\"u8\",[]]]}", "a", false, TU_EMETA },
+        { "{\"tensors\":[[\"a\",\"u8\",[9223372036854775807]],[\"b\",\"u8\",[9223372036854775807]],"
+          "[\"c\",\"u8\",[9223372036854775807]]]}", "a", false, TU_ESIZE },
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         struct tu_err err = { 0 };

@@ -265,6 +265,33 @@ static const struct change {
     { "directory signature", TU_EFORMAT, "malformed central directory", { { 522, 0, 4 } } },
     { "name past the directory", TU_EFORMAT, "malformed central", { { 576 + 28, 600, 2 } } },
     { "NUL in a name", TU_ENAME, "NUL", { { 466 + 47, 0, 1 } } },
+    { "no name", TU_ENAME, "without a name", { { 466 + 28, 0, 2 } } },
+    { "entry on another disk", TU_EFORMAT, "malformed central", { { 466 + 34, 1, 2 } } },
+    { "extra field of the directory", TU_EFORMAT, "malformed extra field", { { 466 + 30, 5, 2 } } },
+    { "local stored size", TU_EFORMAT, "disagree in checksum or size", { { 18, 165, 4 } } },
+    { "disk of the directory", TU_EUNSUP, "several disks", { { 707 + 6, 1, 2 } } },
+    { "entries on this disk", TU_EUNSUP, "several disks", { { 707 + 8, 2, 2 } } },
+    { "disk of the ZIP64 record", TU_EFORMAT, "malformed ZIP64", { { 687 + 4, 1, 4 } } },
+    { "count of disks", TU_EFORMAT, "malformed ZIP64", { { 687 + 16, 2, 4 } } },
+    { "ZIP64 signature", TU_EFORMAT, "malformed ZIP64", { { 631, 0, 4 } } },
+    { "ZIP64 record of 2^64 bytes", TU_EFORMAT, "malformed ZIP64",
+      { { 631 + 4, 0xfffffff8, 4 }, { 631 + 8, 0xffffffff, 4 } } },
+    { "ZIP64 record of 22 bytes", TU_EFORMAT, "malformed ZIP64", { { 631 + 4, 10, 4 } } },
+    { "ZIP64 disk", TU_EFORMAT, "malformed ZIP64", { { 631 + 16, 1, 4 } } },
+    { "ZIP64 disk of the directory", TU_EFORMAT, "malformed ZIP64", { { 631 + 20, 1, 4 } } },
+    { "ZIP64 entries on this disk", TU_EFORMAT, "malformed ZIP64", { { 631 + 24, 4, 4 } } },
+    { "offset in one end record", TU_EFORMAT, "end records disagree", { { 707 + 16, 465, 4 } } },
+    { "count in one end record", TU_EFORMAT, "end records disagree",
+      { { 631 + 24, 4, 4 }, { 631 + 32, 4, 4 } } },
+    { "no locator", TU_EFORMAT, "does not end at its end record", { { 687, 0, 4 } } },
+    { "no locator where it is needed", TU_EFORMAT, "no ZIP64 end record",
+      { { 687, 0, 4 }, { 707 + 8, 0xffff, 2 }, { 707 + 10, 0xffff, 2 } } },
+    { "no locator for the size", TU_EFORMAT, "no ZIP64 end record",
+      { { 687, 0, 4 }, { 707 + 12, 0xffffffff, 4 } } },
+    { "no locator for the offset", TU_EFORMAT, "no ZIP64 end record",
+      { { 687, 0, 4 }, { 707 + 16, 0xffffffff, 4 } } },
+    { "directory behind its end", TU_EFORMAT, "does not end at its end record",
+      { { 707 + 16, 700, 4 }, { 631 + 48, 700, 4 } } },
 };
 
 static void disagreements(void)
@@ -338,8 +365,65 @@ static size_t classic(unsigned char *out, const char *name, unsigned method, con
     return at + 22;
 }
 
+/* Bytes between the data and what follows: a descriptor in one of its four forms, or none. */
+static void descriptors(void)
+{
+    static const struct { unsigned flags, gap; bool marked, wide, wrong; int code; } rows[] = {
+        { 0, 0, false, false, false, 0 },          { 8, 16, true, false, false, 0 },
+        { 8, 24, true, true, false, 0 },           { 8, 12, false, false, false, 0 },
+        { 8, 20, false, true, false, 0 },          { 8, 0, false, false, false, TU_EFORMAT },
+        { 8, 13, false, false, false, TU_EFORMAT }, { 0, 16, true, false, false, TU_EFORMAT },
+        { 8, 16, false, false, false, TU_EFORMAT }, { 8, 12, false, false, true, TU_EFORMAT },
+        { 8, 20, false, true, true, TU_EFORMAT },   { 8, 24, true, true, true, TU_EFORMAT },
+    };
+    unsigned char file[512], made[512];
+    size_t n = classic(file, "d", 0, "abcdef", 6, 6, tu_crc32(0, "abcdef", 6));
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        unsigned char d[24] = { 0 }, *p = d;
+        const size_t at = 30 + 1 + 6;
+        if (rows[i].marked) {
+            tu_put32(p, 0x08074b50);
+            p += 4;
+        }
+        tu_put32(p, tu_crc32(0, "abcdef", 6));
+        tu_put32(p + 4, 6);
+        if (rows[i].wide)
+            tu_put64(p + 12, rows[i].wrong ? 7 : 6);
+        else
+            tu_put32(p + 8, rows[i].wrong ? 7 : 6);
+        memcpy(made, file, at);
+        memcpy(made + at, d, rows[i].gap);
+        memcpy(made + at + rows[i].gap, file + at, n - at);
+        tu_put16(made + 6, (uint16_t)rows[i].flags);
+        tu_put16(made + at + rows[i].gap + 8, (uint16_t)rows[i].flags);
+        tu_put32(made + n + rows[i].gap - 6, (uint32_t)(at + rows[i].gap));
+        struct tu_zip *z = NULL;
+        struct tu_in *in;
+        struct tu_err err = { 0 };
+        int code = open_path(&z, &in, fix_write("d.zip", made, n + rows[i].gap), &err);
+        eq_int(code, rows[i].code, "descriptor %zu of %u bytes: %s", i, rows[i].gap, err.msg);
+        if (!code) {
+            void *data;
+            size_t got;
+            ok(!tu_zip_load(z, 0, 100, true, &data, &got, &err) && got == 6 && !memcmp(data, "abcdef", 6),
+               "its data");
+            tu_free(data);
+            tu_zip_close(z);
+            tu_in_close(in);
+        }
+    }
+    struct tu_in *in = NULL;
+    struct tu_zip *z = NULL;
+    struct tu_err err = { 0 };
+    ok(!tu_in_open(&in, fix_write("d.zip", file, n), &err), "a file");
+    ok(tu_zip_open(&z, in, n + 1, 0, &err) < 0, "an archive behind its end: %s", err.msg);
+    ok(tu_zip_open(&z, in, 1, n, &err) < 0, "an archive beyond its end: %s", err.msg);
+    tu_in_close(in);
+}
+
 static void inflating(void)
 {
+    descriptors();
     enum { SIZE = 300000 };
     static unsigned char plain[SIZE], packed[SIZE], file[2 * SIZE];
     for (size_t i = 0; i < SIZE; i++)
