@@ -44,23 +44,6 @@ static int dcp_read(struct tu_source *s, size_t i, uint64_t off, void *buf, size
     return tu_in_pread(d->extent[i].in, d->extent[i].off + off, buf, n, err);
 }
 
-static int dcp_verify(struct tu_source *s, size_t i, struct tu_pool *pool,
-                      struct tu_err *err)
-{
-    struct dcp *d = (struct dcp *)s;
-    char buf[1 << 16];
-    uint32_t crc = 0;
-    (void)pool;
-    for (uint64_t at = 0, n; at < d->tensor[i].bytes; at += n) {
-        n = tu_min(d->tensor[i].bytes - at, sizeof buf);
-        int rc = dcp_read(s, i, at, buf, (size_t)n, err);
-        if (rc)
-            return rc;
-        crc = tu_crc32(crc, buf, (size_t)n);
-    }
-    return tui_check_crc(s, i, crc, err);
-}
-
 static void dcp_close(struct tu_source *s)
 {
     struct dcp *d = (struct dcp *)s;
@@ -73,7 +56,7 @@ static void dcp_close(struct tu_source *s)
     tui_source_free(s);
 }
 
-static const struct tu_source_ops ops = {dcp_read, dcp_verify, NULL, dcp_close};
+static const struct tu_source_ops ops = {dcp_read, NULL, NULL, dcp_close};
 
 /* A file of the folder, opened once. Its name may not lead out of it. */
 static int file_of(struct dcp *d, const char *name, struct tu_in **out,

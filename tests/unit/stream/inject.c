@@ -187,8 +187,108 @@ static void fail_writing(void)
     }
 }
 
+/* One payload of n bytes, and all kinds of records behind it. */
+static int write_long(int fd, size_t n, struct tu_err *err)
+{
+    static const unsigned char data[1 << 20];
+    struct tu_out *out;
+    struct tu_writer *w = NULL;
+    struct tu_record rec;
+    const uint64_t dim = n;
+    const struct tu_tensor big = {.name = "big", .dtype = TU_U8, .rank = 1, .dim = &dim, .bytes = n};
+    int rc = tu_out_take_fd(&out, fd, "out", err);
+    if (!rc)
+        rc = tu_writer_new(&w, out, err);
+    if (rc)
+        return rc;
+    tu_record_of(&rec, &big);
+    if ((rc = tu_writer_record(w, &rec, err)) || (rc = tu_writer_write(w, data, n, err)) ||
+        (rc = tu_writer_align(w, &rec, 1024, err)) || (rc = tu_writer_meta(w, "m", "{}", 2, err)) ||
+        (rc = tu_writer_end(w, true, err)) || (rc = tu_writer_meta(w, "m", "{}", 2, err)) ||
+        (rc = tu_writer_end(w, false, err))) {
+        tu_writer_abort(w);
+        return rc;
+    }
+    return tu_writer_close(w, false, err);
+}
+
+/* The buffer of the output is full at each of the calls behind a payload. */
+static void fail_full(void)
+{
+    unsigned wrong = 0, failed = 0;
+    for (size_t left = 0; left <= 2048; left += 64)
+        for (unsigned n = 1; n < 4; n++) {
+            struct tu_err err = {0};
+            int fd = kit_file("", 0);
+            tu_io_inject(n, ENOSPC);
+            int rc = write_long(dup(fd), ((size_t)1 << 20) - left, &err);
+            tu_io_inject(0, 0);
+            wrong += rc && (rc != TU_EIO || err.code != rc || !*err.msg);
+            failed += rc != 0;
+            size_t size;
+            unsigned char *p = kit_bytes(fd, &size);
+            wrong += rc && !kit_read(p, size, 0, false, NULL, &err);
+            free(p);
+        }
+    ok(failed > 50, "%u failures behind a full buffer", failed);
+    eq_u64(wrong, 0, "each is named, and leaves no stream");
+}
+
+/* A payload that several threads read, and one that they sum. */
+static int read_big(const void *p, size_t n, unsigned flags, struct tu_err *err)
+{
+    static unsigned char buf[600000];
+    struct tu_in *in;
+    struct tu_reader *r;
+    const struct tu_record *rec;
+    size_t got;
+    struct tu_pool *pool = tu_pool_new(2, err);
+    int rc = pool ? tu_in_take_fd(&in, kit_file(p, n), "in", err) : TU_ENOMEM;
+    if (!rc)
+        rc = tu_reader_new(&r, in, flags, pool, err);
+    if (rc) {
+        tu_pool_free(pool);
+        return rc;
+    }
+    for (unsigned k = 0; !(rc = tu_reader_next(r, &rec, err)) && rec; k++) {
+        void *data;
+        if (k == 0)
+            rc = tu_reader_read(r, buf, sizeof buf, &got, err);
+        else if (k == 1)
+            rc = tu_reader_skip(r, err);
+        else if (k == 2 && !(rc = tu_reader_load(r, 1000000, &data, err)))
+            tu_free(data);
+        if (rc)
+            break;
+    }
+    tu_reader_free(r);
+    tu_pool_free(pool);
+    return rc;
+}
+
+static void fail_big(void)
+{
+    static const unsigned char data[600000];
+    const uint64_t dim = sizeof data;
+    const struct tu_tensor big = {.name = "big", .dtype = TU_U8, .rank = 1, .dim = &dim, .bytes = dim};
+    struct tu_err err;
+    size_t size;
+    int fd;
+    struct tu_writer *w = kit_writer(&fd);
+    for (int i = 0; i < 4; i++)
+        kit_must(!tu_writer_tensor(w, &big, data, &err), "tensor");
+    kit_must(!tu_writer_end(w, true, &err) && !tu_writer_close(w, false, &err), "end");
+    unsigned char *p = kit_bytes(fd, &size);
+    fail_reading("by threads", read_big, p, size, 0);
+    fail_reading("by threads, strict", read_big, p, size, TU_READER_STRICT);
+    fail_reading("by threads, unverified", read_big, p, size, TU_READER_NOVERIFY);
+    free(p);
+}
+
 int main(void)
 {
+    fail_full();
+    fail_big();
     struct tu_err err = {0};
     bool ended;
     int fd = kit_file("", 0);

@@ -56,6 +56,14 @@ static void misuse(void)
         tu_reader_free(r);
         close(fd);
     }
+    /* An output that other bytes stand in. */
+    struct tu_out *odd;
+    fd = kit_file("", 0);
+    kit_must(!tu_out_take_fd(&odd, dup(fd), "odd", &err) && !tu_out_write(odd, "0123456789", 10, &err) &&
+                 !tu_writer_new(&w, odd, &err), "writer");
+    eq_int(tu_writer_align(w, &rec, 4096, &err), TU_EBUG, "nothing to align to: %s", err.msg);
+    tu_writer_abort(w);
+    close(fd);
     w = kit_writer(&fd);
     rec.type = TU_REC_PAD;
     eq_int(tu_writer_record(w, &rec, &err), TU_EBUG, "PAD has its own call");
