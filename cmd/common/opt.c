@@ -39,24 +39,6 @@ const char *tu_opt_arg(const struct tu_opt *o, char *buf, size_t n)
     return buf;
 }
 
-void tu_suggest(struct tu_err *err, const char *text,
-                const char *(*next)(const void *ctx, size_t i), const void *ctx)
-{
-    const char *best = NULL, *name;
-    unsigned least = 3; /* farther words are no typing mistakes */
-    for (size_t i = 0; (name = next(ctx, i)); i++) {
-        unsigned d = tu_text_distance(text, name, least);
-        if (d < least && d < strlen(name)) {
-            least = d;
-            best = name;
-        }
-    }
-    if (!best || !err)
-        return;
-    size_t used = strlen(err->msg);
-    snprintf(err->msg + used, sizeof err->msg - used, "; did you mean '%s'?", best);
-}
-
 /* Option number i over all tables, NULL past the end. */
 static const struct tu_opt *nth(tu_opt_tables tables, size_t i)
 {

@@ -85,9 +85,5 @@ bool tu_opt_valued(const struct tu_opt *o);
 const char *tu_opt_arg(const struct tu_opt *o, char *buf, size_t n);
 /* The type's name in --dump-options. */
 const char *tu_opt_type_name(const struct tu_opt *o);
-/* Append ": did you mean 'X'?" to *err if one of the names is near. next(ctx, i) gives
- * the names and NULL past the end. */
-void tu_suggest(struct tu_err *err, const char *text,
-                const char *(*next)(const void *ctx, size_t i), const void *ctx);
 
 #endif

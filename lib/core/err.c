@@ -6,6 +6,7 @@
  * being filled. */
 #include <errno.h>
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 #include "tensorutils/core/err.h"
@@ -89,6 +90,17 @@ int tu_fail_errno(struct tu_err *err, const char *fmt, ...)
     return TU_EIO;
 }
 
+/* Is the subject already one of those that the message begins with? "a: 'x': text" has "a" and
+ * "'x'". Layers that each know a file's name need not know of each other. */
+static bool names(const char *msg, const char *subject)
+{
+    size_t n = strlen(subject);
+    for (const char *p = msg; p; p = (p = strstr(p, ": ")) ? p + 2 : NULL)
+        if (!strncmp(p, subject, n) && !strncmp(p + n, ": ", 2))
+            return true;
+    return false;
+}
+
 void tu_err_prefix(struct tu_err *err, const char *fmt, ...)
 {
     if (!err)
@@ -99,6 +111,10 @@ void tu_err_prefix(struct tu_err *err, const char *fmt, ...)
     int n = vsnprintf(text, sizeof text, fmt, ap);
     va_end(ap);
     size_t used = n < 0 ? 0 : (size_t)n < sizeof text ? (size_t)n : sizeof text - 1;
+    if (!strcmp(text, "-"))
+        used = (size_t)snprintf(text, sizeof text, "standard input"); /* as an operand */
+    if (names(err->msg, text))
+        return;
     snprintf(text + used, sizeof text - used, ": %s", err->msg);
     set_message(err, text);
 }

@@ -2,6 +2,8 @@
 /* spec.c: NAME[:KEY=VALUE,…], the one way to name a row of a table and to tune it. */
 #include <tensorutils/core.h>
 
+#include <stdio.h>
+
 static int malformed(struct tu_err *err, const char *text, const char *why)
 {
     char shown[88];
@@ -99,26 +101,37 @@ int tu_spec_u64(const struct tu_spec *s, const char *key, uint64_t fallback,
     return rc;
 }
 
+static const char *known_key(const void *ctx, size_t i)
+{
+    return ((const char *const *)ctx)[i];
+}
+
+static int unknown_key(const struct tu_spec *s, const char *key, const char *const *known,
+                       struct tu_err *err)
+{
+    char shown[88];
+    tu_fail(err, TU_EUSAGE, "%s: unknown key '%s'", s->name,
+            tu_text_short(key, strlen(key), shown));
+    for (size_t i = 0, used; err && (i == 0 || known[i]); i++) {
+        used = strlen(err->msg);
+        snprintf(err->msg + used, sizeof err->msg - used, "%s%s%s",
+                 i        ? ", "
+                 : *known ? " (its keys: "
+                          : " (it has no keys",
+                 *known ? known[i] : "", !*known || !known[i + 1] ? ")" : "");
+    }
+    tu_suggest(err, key, known_key, known);
+    return TU_EUSAGE;
+}
+
 int tu_spec_check(const struct tu_spec *s, const char *const *known, struct tu_err *err)
 {
-    enum { NEAR = 2 };
     for (size_t i = 0; i < s->n; i++) {
-        const char *key = s->key[i].key, *nearest = NULL;
-        unsigned best = NEAR + 1;
-        for (const char *const *k = known; *k && best; k++) {
-            unsigned d = tu_text_distance(key, *k, NEAR);
-            if (d < best) {
-                best = d;
-                nearest = *k;
-            }
-        }
-        if (!best)
-            continue;
-        char shown[88];
-        return tu_fail(err, TU_EUSAGE, "%s: unknown key '%s'%s%s%s", s->name,
-                       tu_text_short(key, strlen(key), shown),
-                       nearest ? ", did you mean '" : "", nearest ? nearest : "",
-                       nearest ? "'?" : "");
+        size_t k = 0;
+        while (known[k] && strcmp(known[k], s->key[i].key))
+            k++;
+        if (!known[k])
+            return unknown_key(s, s->key[i].key, known, err);
     }
     return 0;
 }

@@ -187,3 +187,46 @@ unsigned tu_text_distance(const char *a, const char *b, unsigned max)
     }
     return least(above[nb], max + 1);
 }
+
+/* Lower case, '_' as '-', cut to what people may mistype. */
+static void fold(const char *s, char out[64])
+{
+    size_t n = 0;
+    for (; s[n] && n < 63; n++)
+        out[n] = s[n] == '_'                 ? '-'
+                 : s[n] >= 'A' && s[n] <= 'Z' ? (char)(s[n] - 'A' + 'a')
+                                              : s[n];
+    out[n] = '\0';
+}
+
+/* 0: the same but for case, 1 and 2: typing mistakes, 3: one begins with the other. */
+static unsigned likeness(const char *word, const char *name)
+{
+    enum { BEGINS = 3, FEWEST = 3, UNLIKE };
+    char a[64], b[64];
+    fold(word, a);
+    fold(name, b);
+    unsigned n = (unsigned)tu_min(strlen(a), strlen(b)), d = tu_text_distance(a, b, 2);
+    if (d < BEGINS && d < strlen(b))
+        return d;
+    return n >= FEWEST && !memcmp(a, b, n) ? BEGINS : UNLIKE;
+}
+
+void tu_suggest(struct tu_err *err, const char *word,
+                const char *(*next)(const void *ctx, size_t i), const void *ctx)
+{
+    char best[64] = ""; /* a name may live until the next one */
+    const char *name;
+    unsigned least = 4;
+    for (size_t i = 0; (name = next(ctx, i)); i++) {
+        unsigned d = likeness(word, name);
+        if (d < least) {
+            least = d;
+            snprintf(best, sizeof best, "%s", name);
+        }
+    }
+    if (!*best || !err)
+        return;
+    size_t used = strlen(err->msg);
+    snprintf(err->msg + used, sizeof err->msg - used, "; did you mean '%s'?", best);
+}

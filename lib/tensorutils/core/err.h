@@ -80,8 +80,9 @@ TU_API int tu_fail_at(struct tu_err *err, int code, uint64_t offset, const char 
     TU_PRINTF(4, 5);
 /* TU_EIO with ": " and the text of errno appended; errno is kept in err->sys. */
 TU_API int tu_fail_errno(struct tu_err *err, const char *fmt, ...) TU_PRINTF(2, 3);
-/* Put "PREFIX: " before the message that is there: a caller names its subject. The code
- * stays as it is; without an err nothing happens. */
+/* Put "PREFIX: " before the message that is there, unless it is among those it begins with: a
+ * caller names its subject, "-" for standard input. The code stays as it is; without an err
+ * nothing happens. */
 TU_API void tu_err_prefix(struct tu_err *err, const char *fmt, ...)
     TU_PRINTF(2, 3);
 

@@ -40,6 +40,10 @@ TU_API TU_MUST int tu_shape_text(struct tu_buf *out, const uint64_t *dim, unsign
 TU_API const char *tu_size_text(uint64_t bytes, char out[16]);
 /* Damerau-Levenshtein distance, cut off above `max`: for "did you mean". */
 TU_API unsigned tu_text_distance(const char *a, const char *b, unsigned max);
+/* Append "; did you mean 'X'?" to *err if one of the names is like the word: in another case,
+ * mistyped, or one begins with the other. next(ctx, i) gives the names and NULL past the end. */
+TU_API void tu_suggest(struct tu_err *err, const char *word,
+                       const char *(*next)(const void *ctx, size_t i), const void *ctx);
 
 /* NAME[:KEY=VALUE,…]: layouts, codecs, algorithms, topologies. A VALUE holds no comma; lists
  * inside it use '+', shapes 'x'. */
@@ -61,7 +65,7 @@ TU_API const char *tu_spec_get(const struct tu_spec *s, const char *key);
 /* As above, parsed; `fallback` when absent. */
 TU_API TU_MUST int tu_spec_u64(const struct tu_spec *s, const char *key, uint64_t fallback,
                                uint64_t *out, struct tu_err *err);
-/* Every key must be one of `known` (NULL-ended), else TU_EUSAGE with the nearest one. */
+/* Every key must be one of `known` (NULL-ended), else TU_EUSAGE with the nearest one and all. */
 TU_API TU_MUST int tu_spec_check(const struct tu_spec *s, const char *const *known,
                                  struct tu_err *err);
 

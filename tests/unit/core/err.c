@@ -81,6 +81,11 @@ static void test_messages(void)
     tu_err_prefix(&err, "set %d", 3);
     eq_int(err.code, TU_EIO, "tu_err_prefix keeps the code");
     eq_str(err.msg, "set 3: f: cannot open: No such file or directory", "prefix");
+    tu_err_prefix(&err, "%s", "f");
+    tu_err_prefix(&err, "set 3");
+    eq_str(err.msg, "set 3: f: cannot open: No such file or directory", "a subject is named once");
+    tu_err_prefix(&err, "cannot");
+    eq_str(err.msg, "cannot: set 3: f: cannot open: No such file or directory", "whole subjects");
     eq_int(tu_fail(NULL, TU_EIO, "x"), TU_EIO, "NULL err");
     errno = EIO;
     eq_int(tu_fail_errno(NULL, "x"), TU_EIO, "NULL err with errno");

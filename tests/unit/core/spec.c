@@ -44,12 +44,17 @@ int main(void)
 
     ok(!tu_spec_parse(&s, "k:hsape=1", &err), "a key nobody knows");
     eq_int(tu_spec_check(&s, known, &err), TU_EUSAGE, "is found");
-    eq_str(err.msg, "k: unknown key 'hsape', did you mean 'shape'?",
+    eq_str(err.msg, "k: unknown key 'hsape' (its keys: tp, pp, shape, flag, e); did you mean 'shape'?",
            "with the nearest one");
     tu_spec_release(&s);
     ok(!tu_spec_parse(&s, "k:something=1", &err), "a key like no other");
     eq_int(tu_spec_check(&s, known, &err), TU_EUSAGE, "is found");
-    eq_str(err.msg, "k: unknown key 'something'", "without advice");
+    eq_str(err.msg, "k: unknown key 'something' (its keys: tp, pp, shape, flag, e)", "without advice");
+    tu_spec_release(&s);
+
+    ok(!tu_spec_parse(&s, "k:a=1", &err), "a key where there are none");
+    eq_int(tu_spec_check(&s, known + 5, &err), TU_EUSAGE, "is found");
+    eq_str(err.msg, "k: unknown key 'a' (it has no keys)", "and said");
     tu_spec_release(&s);
 
     refused("", "the name is empty");
