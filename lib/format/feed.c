@@ -257,8 +257,8 @@ static int open_index(struct tu_feed *f, struct tu_in *in, const struct tu_feed_
     return code ? code : lay_out(f, &by_index, how, err);
 }
 
-/* What a file looks like. Standard input and pipes are streams, and so is what nobody
- * knows: its reader says best what is wrong with it. */
+/* What a file looks like. Standard input and pipes are streams, and so is what nobody knows
+ * and begins as they do: the reader says best what is wrong with it. */
 static int look(const struct tu_format **format, struct tu_in *in, bool named,
                 struct tu_err *err)
 {
@@ -270,6 +270,8 @@ static int look(const struct tu_format **format, struct tu_in *in, bool named,
         if (code)
             return code;
         *format = tui_format_sniff(tu_in_name(in), false, head, n);
+        if (!*format && n && head[0] != (unsigned char)TU_STREAM_MAGIC[0])
+            return tui_format_unknown(tu_in_name(in), head, n, err);
     }
     if (!*format)
         *format = &tui_format_tns;

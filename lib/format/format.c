@@ -74,8 +74,8 @@ static const struct {
     { "<html", 5, 0, "an HTML page, perhaps a download that asked for a login" },
 };
 
-static int fail_unknown(const char *path, const unsigned char *head, size_t n,
-                        struct tu_err *err)
+int tui_format_unknown(const char *path, const unsigned char *head, size_t n,
+                       struct tu_err *err)
 {
     if (!n)
         return tu_fail_at(err, TU_EEMPTY, 0, "%s: empty, expected a tensor file", path);
@@ -88,8 +88,8 @@ static int fail_unknown(const char *path, const unsigned char *head, size_t n,
     char hex[2 * 8 + 1] = "";
     for (size_t i = 0; i < 8 && i < n; i++)
         sprintf(hex + 2 * i, "%02x", head[i]);
-    return tu_fail_at(err, TU_EMAGIC, 0, "%s: no known tensor file begins with bytes %s", path,
-                      hex);
+    return tu_fail_at(err, TU_EMAGIC, 0, "%s: no known tensor file begins with bytes %s "
+                      "(tns-import --list=formats names the formats)", path, hex);
 }
 
 const struct tu_format *tui_format_sniff(const char *path, bool folder,
@@ -112,7 +112,7 @@ static int sniff(const struct tu_format **out, const char *path, bool folder,
     if (folder)
         return tu_fail(err, TU_EMAGIC, "%s: a folder without tensor files that are known here",
                        path);
-    return fail_unknown(path, head, n, err);
+    return tui_format_unknown(path, head, n, err);
 }
 
 /* Open the file (unless it is), learn its format and make it seekable. */

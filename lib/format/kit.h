@@ -34,6 +34,9 @@ TU_MUST int tui_check_crc(const struct tu_source *s, size_t i, uint32_t crc, str
  * claims it. */
 const struct tu_format *tui_format_sniff(const char *path, bool folder,
                                          const unsigned char *head, size_t n);
+/* What is wrong with a file that none claims. */
+int tui_format_unknown(const char *path, const unsigned char *head, size_t n,
+                       struct tu_err *err);
 
 /* Bytes of one number of a plain dtype: half of a complex element. */
 size_t tui_number_bytes(uint32_t dtype);

@@ -21,8 +21,9 @@ struct npz_source {
     struct tu_in *spool; /* inflated members, or NULL */
     struct member {
         struct tui_npy_array array;
+        size_t entry;     /* of the zip */
         atomic_bool good; /* its checksum was compared */
-    } * member;           /* [zip's entries] */
+    } * member;           /* [n], room for all of the zip's entries */
 };
 
 static int read_npz(struct tu_source *s, size_t i, uint64_t off, void *buf, size_t n,
@@ -38,7 +39,7 @@ static int verify_npz(struct tu_source *s, size_t i, struct tu_pool *pool,
     struct member *m = &z->member[i];
     if (m->array.in == z->spool || atomic_load(&m->good))
         return 0;
-    int rc = tui_zip_verify(z->zip, i, pool, err);
+    int rc = tui_zip_verify(z->zip, m->entry, pool, err);
     if (rc == 0)
         atomic_store(&m->good, true);
     return rc;
@@ -99,12 +100,12 @@ static int data_crc(const struct tui_npy_array *a, uint32_t whole, uint64_t *crc
     return rc;
 }
 
-static int describe(struct npz_source *z, size_t i, const struct tu_open *how,
+static int describe(struct npz_source *z, struct member *m, const struct tu_open *how,
                     uint64_t at, struct tu_tensor *tensor, struct tu_extent *extent,
                     uint64_t *crc, struct tu_err *err)
 {
-    const struct tu_zip_entry *e = tu_zip_entry(z->zip, i);
-    struct tui_npy_array *a = &z->member[i].array;
+    const struct tu_zip_entry *e = tu_zip_entry(z->zip, m->entry);
+    struct tui_npy_array *a = &m->array;
     size_t n = strlen(e->name);
     char shown[88];
     if (!has_suffix(e->name, n))
@@ -130,10 +131,24 @@ static int describe(struct npz_source *z, size_t i, const struct tu_open *how,
     return rc;
 }
 
+/* Is this about the array and not about the file or the machine? It is told then. */
+static bool left_out(struct npz_source *z, struct member *m, int rc, const struct tu_open *how,
+                     const struct tu_job *job, const struct tu_err *err)
+{
+    if (!how->partial || (rc != TU_EUNSUP && rc != TU_EDTYPE))
+        return false;
+    tu_job_warn(job, "%s", err->msg);
+    tui_npy_close(&m->array);
+    memset(&m->array, 0, sizeof m->array);
+    z->base.left_out++;
+    return true;
+}
+
 static int open_npz(struct tu_source **out, const char *path, const struct tu_open *how,
                     const struct tu_job *job, struct tu_err *err)
 {
-    (void)job;
+    struct tu_err local;
+    err = err ? err : &local;
     struct npz_source *z = tui_source_new(sizeof *z, &tui_format_npz, &npz_ops, path,
                                           err);
     if (!z)
@@ -151,13 +166,21 @@ static int open_npz(struct tu_source **out, const char *path, const struct tu_op
     }
     if (rc == 0)
         rc = place_members(z, how, at, err);
-    for (size_t i = 0; rc == 0 && i < n; i++)
-        rc = describe(z, i, how, at[i], &tensor[i], &extent[i], &crc[i], err);
+    size_t k = 0;
+    for (size_t i = 0; rc == 0 && i < n; i++) {
+        struct member *m = &z->member[k];
+        m->entry = i;
+        rc = describe(z, m, how, at[i], &tensor[k], &extent[k], &crc[k], err);
+        if (rc == 0)
+            k++;
+        else if (left_out(z, m, rc, how, job, err))
+            rc = 0;
+    }
     if (rc < 0) {
         close_npz(&z->base);
         return rc;
     }
-    z->base.n = n;
+    z->base.n = k;
     z->base.tensor = tensor;
     z->base.extent = extent;
     z->base.crc = crc;

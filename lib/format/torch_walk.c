@@ -36,6 +36,7 @@ struct walker {
     json_t *values;
     size_t values_bytes;
     uint64_t dropped;
+    char lost[120]; /* paths of the first of them */
     struct tu_err *err;
 };
 
@@ -54,6 +55,17 @@ static int fail_at_path(struct walker *w, int rc)
 
 /* Values ----------------------------------------------------------------------------- */
 
+/* The value at the path is not kept. */
+static void drop(struct walker *w)
+{
+    size_t used = strlen(w->lost);
+    char shown[88];
+    w->dropped++;
+    tu_text_short(path_text(w), strlen(path_text(w)), shown);
+    if (used + strlen(shown) + 3 < sizeof w->lost)
+        snprintf(w->lost + used, sizeof w->lost - used, "%s%s", used ? ", " : "", shown);
+}
+
 /* Keep v under the path, or count it where it does not fit. Takes v. */
 static int keep(struct walker *w, json_t *v, size_t bytes)
 {
@@ -62,7 +74,7 @@ static int keep(struct walker *w, json_t *v, size_t bytes)
                 w->values_bytes + w->path.n + bytes <= VALUES_BYTES &&
                 !json_object_get(w->values, key);
     if (!good) {
-        w->dropped++;
+        drop(w);
         json_decref(v);
         return 0;
     }
@@ -244,11 +256,11 @@ static int visit(struct walker *w, struct tu_pnode *node)
         TU_P_PERSID) { /* a storage without a tensor: it only has to be there */
         size_t storage;
         uint64_t off, numel;
-        w->dropped++;
+        drop(w);
         return tui_torch_use(w->t, node, &storage, &off, &numel, w->err);
     }
     if (node->mark == ON_PATH) {
-        w->dropped++;
+        drop(w);
         return 0;
     }
     if (node->kind == TU_P_CALL) {
@@ -288,8 +300,8 @@ static int add_meta(struct walker *w, const struct tu_job *job)
 {
     struct tu_buf text = {0};
     if (w->dropped) {
-        tu_job_warn(job, "%s: %llu values of the object do not fit its metadata",
-                    w->t->base.path, (unsigned long long)w->dropped);
+        tu_job_warn(job, "%s: %llu values of the object do not fit its metadata: %s",
+                    w->t->base.path, (unsigned long long)w->dropped, w->lost);
     } else if (!json_object_size(w->values)) {
         return 0;
     }

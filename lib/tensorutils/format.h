@@ -28,6 +28,7 @@ struct tu_open {
     bool keep_header;   /* keep what an exact re-export needs (META of the format's topic) */
     bool no_crc;        /* do not verify the checksums that the format stores */
     bool strict;        /* torch: refuse globals outside the known list */
+    bool partial;       /* npz: leave out arrays that cannot be read, with a warning each */
     uint32_t void_dtype;/* npy: meaning of V1, V2; TU_DTYPE_NONE refuses */
     const char *folder; /* where to spool a pipe; NULL: /tmp */
     struct tu_in *in;   /* to tu_source_open: the file, if it is open already (taken over); to a
@@ -70,6 +71,7 @@ struct tu_source {
                                      * that, else TU_CRC_NONE; NULL: for no tensor */
     struct tu_pickle *pickle;       /* torch: the object, else NULL */
     uint64_t referenced, stored;    /* bytes of tensors, bytes of the file */
+    size_t left_out;                /* tensors that `partial` left out */
     /* Kept by the front, not by the format: */
     struct tu_in *in;               /* the open file, alive until after ops->close */
     struct tui_names *names;        /* of tu_source_find */
