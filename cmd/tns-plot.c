@@ -230,6 +230,7 @@ static const char *const usage[] = {"--x key --y key [option ...] [file ...]", N
 
 static const struct tu_cmd command = {
     .name = "tns-plot",
+    .example = "tns-ls --json m.tns | tns-plot -x name -y bytes -k bars -o sizes.svg",
     .summary = "draw JSON Lines reports as a chart",
     .usage = usage,
     .opts = options,

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* chart.c: lines, steps, points and bars over two axes, with marks and a legend.
+/* chart.c: lines, points and bars over two axes, with marks and a legend.
  *
  * Series differ by colour and by the shape of their marks, so a grey print can be read
  * too. Values that are not finite, or not positive on a log axis, leave a gap. Not for
