@@ -30,7 +30,7 @@ static const struct tu_column columns[] = {
     {"max_abs", "MAX ABS", TU_COL_REAL, 0},   {"max_rel", "MAX REL", TU_COL_REAL, 0},
     {"max_ulp", "ULP", TU_COL_U64, 0},        {"cosine", "COSINE", TU_COL_REAL, 0},
     {"sqnr_db", "SQNR DB", TU_COL_REAL, 0},   {"worst", "WORST", TU_COL_JSON, 0},
-    {"a", "A", TU_COL_JSON, 0},               {"b", "B", TU_COL_JSON, 0},
+    {"a", "A", TU_COL_VALUE, 0},              {"b", "B", TU_COL_VALUE, 0},
     {"name", "NAME", TU_COL_NAME, 0},         {0},
 };
 
@@ -41,6 +41,8 @@ struct diff {
     struct tu_tolerance tol;
     bool exact, begun;
     uint64_t equal, within, differ;
+    double worst;      /* largest difference of those within, */
+    const char *where; /* and the tensor's name */
 };
 
 /* [i,j,…] of an element. */
@@ -87,7 +89,7 @@ static int show(struct diff *x, const char *status, size_t i, size_t j,
     const struct tu_tensor *b = j == SIZE_MAX ? NULL : &x->b->tensor[j];
     struct texts t = {0};
     if (!x->begun)
-        tu_rows_begin(x->ctx, columns); /* equal files print nothing, not even titles */
+        tu_rows_begin(x->ctx, columns); /* nothing to show: no titles */
     x->begun = true;
     const struct tu_compare *c = d ? &d->values : NULL;
     bool valued = d && d->valued && !d->bytes_equal, worst = c && c->differ;
@@ -146,6 +148,10 @@ static int compare(struct diff *x, size_t i, size_t j, struct tu_err *err)
     bool within = !x->exact && d.valued && !d.values.outside;
     uint64_t *count = d.bytes_equal ? &x->equal : within ? &x->within : &x->differ;
     ++*count;
+    if (count == &x->within && (!x->where || d.values.max_abs > x->worst)) {
+        x->worst = d.values.max_abs;
+        x->where = a->name;
+    }
     if ((d.bytes_equal || within) && !x->ctx->verbose)
         return 0;
     return show(x, d.bytes_equal ? "equal" : within ? "within" : "values", i, j, &d, err);
@@ -197,8 +203,17 @@ static void summarise(struct diff *x)
         tu_jw_u64(w, "differ", x->differ);
         tu_line_end(x->ctx);
     }
-    tu_note(x->ctx, 1, "%" PRIu64 " tensors: %" PRIu64 " equal, %" PRIu64
-            " within tolerance, %" PRIu64 " differ", tensors, x->equal, x->within, x->differ);
+    tu_rows_end(x->ctx);
+    if (x->ctx->quiet)
+        return;
+    const char *s = tensors == 1 ? "" : "s";
+    if (x->differ)
+        tu_print(x->ctx, "differ: %" PRIu64 " of %" PRIu64 " tensor%s\n", x->differ, tensors, s);
+    else if (x->within)
+        tu_print(x->ctx, "within tolerance: %" PRIu64 " tensor%s, worst off by %.6g in '%s'\n",
+                 tensors, s, x->worst, x->where);
+    else
+        tu_print(x->ctx, "equal: %" PRIu64 " tensor%s\n", tensors, s);
 }
 
 /* Not given, or no less than nothing; NaN would pass and fail at random. */
@@ -235,10 +250,11 @@ static int run(struct tu_ctx *ctx, int argc, char **argv)
     return rc ? tu_error(ctx, &err) : x.differ ? TU_STATUS_NO : 0;
 }
 
-static const char *const usage[] = {"[option ...] file file", NULL};
+static const char *const usage[] = {"[option ...] a b", NULL};
 
 static const struct tu_cmd command = {
     .name = "tns-diff",
+    .example = "tns-diff --rtol 0.01 a.tns b.safetensors",
     .summary = "compare the tensors of two files or streams",
     .usage = usage,
     .opts = options,

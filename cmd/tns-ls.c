@@ -1,8 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* tns-ls: list the tensors of streams and files: dtype, shape, size, and with --stats
  * what is in them. */
+#include <inttypes.h>
+#include <jansson.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 #include "common/formats.h"
 #include "common/main.h"
 #include "common/select.h"
@@ -37,8 +40,8 @@ static const struct tu_opt options[] = {
     {"zeros", "ZEROS", TU_COL_U64, 0}
 #define NAME {"name", "NAME", TU_COL_NAME, 0}, {0}
 
-static const struct tu_column plain_columns[] = {BEFORE, NAME};
-static const struct tu_column stats_columns[] = {BEFORE, STATS, NAME};
+static struct tu_column plain_columns[] = {BEFORE, NAME};
+static struct tu_column stats_columns[] = {BEFORE, STATS, NAME};
 enum { BEFORE_N = 8, STATS_N = 7 };
 
 struct list {
@@ -47,6 +50,11 @@ struct list {
     struct tu_edit_plan plan;
     unsigned char *buf;
     struct tu_feed *feed;
+    struct tu_buf about;        /* META contents as text, shown below the table */
+    bool several;               /* files */
+    uint64_t tensors, bytes;    /* listed */
+    uint64_t coded;             /* that --stats could not look into */
+    const char *format;         /* of all files, or "several formats" */
 };
 
 #define CHUNK (16 * TU_IO_CHUNK) /* whole blocks of a tally for every element size */
@@ -82,6 +90,35 @@ static int tally(struct list *l, const struct tu_record *rec, struct tu_tally *t
     }
 }
 
+/* "  key: VALUE" for each key of a META object; long values are cut. */
+static int about_meta(struct list *l, const struct tu_record *rec, struct tu_err *err)
+{
+    enum { SHOWN = 72 };
+    json_t *meta = NULL, *v;
+    const char *key;
+    struct tu_buf text = {0};
+    int rc = tu_json_parse(&meta, rec->meta, rec->meta_len, NULL, err);
+    if (!rc)
+        rc = tu_buf_printf(&l->about, err, "%s%sMETA '%s'\n",
+                           l->several ? tu_feed_name(l->feed) : "", l->several ? ": " : "",
+                           rec->name ? rec->name : "");
+    json_object_foreach(meta, key, v) {
+        tu_buf_reset(&text);
+        if (!rc)
+            rc = tu_buf_text(&l->about, "  ", err);
+        if (!rc)
+            rc = tu_text_escape(&l->about, key, strlen(key), err);
+        if (!rc)
+            rc = tu_json_dump(&text, v, err);
+        if (!rc)
+            rc = tu_buf_printf(&l->about, err, ": %.*s%s\n", SHOWN, text.data,
+                               text.n > SHOWN ? "..." : "");
+    }
+    tu_buf_release(&text);
+    json_decref(meta);
+    return rc;
+}
+
 static const char *type_name(const struct tu_record *rec)
 {
     switch (rec->type) {
@@ -99,8 +136,13 @@ static int show(struct list *l, const struct tu_record *rec, struct tu_err *err)
     char dtype[8];
     bool tensor = rec->type == TU_REC_TENSOR, known = false;
     int rc = opt.stats && tensor ? tally(l, rec, &t, &known, err) : 0;
+    if (!rc && rec->type == TU_REC_META && rec->meta_len && tu_text_wanted(l->ctx))
+        rc = about_meta(l, rec, err);
     if (rc)
         return rc;
+    l->tensors += tensor;
+    l->bytes += tensor ? rec->payload_len : 0;
+    l->coded += opt.stats && tensor && !known;
     const struct tu_cell before[BEFORE_N] = {
         {.s = tu_feed_name(l->feed)},
         {.u = rec->segment},
@@ -151,11 +193,17 @@ static int one_record(struct list *l, const struct tu_record *rec, struct tu_err
 
 static int list_file(struct list *l, const char *path, struct tu_err *err)
 {
-    const struct tu_feed_how how = {.open = opt.open, .headers = true};
+    struct tu_feed_how how = {.open = opt.open, .headers = true};
     const struct tu_record *rec;
+    how.open.partial = true;
     int rc = tu_feed_open(&l->feed, path, &how, tu_ctx_job(l->ctx), err);
     if (rc)
         return rc;
+    const struct tu_source *s = tu_feed_source(l->feed);
+    const char *format = s ? s->format->name : "tns";
+    l->format = l->format && strcmp(l->format, format) ? "several formats" : format;
+    if (s && s->left_out)
+        l->ctx->status = TU_STATUS_DATA; /* each was told */
     while ((rc = tu_feed_next(l->feed, &rec, err)) == 0 && rec &&
            !(rc = one_record(l, rec, err)))
         ;
@@ -163,11 +211,26 @@ static int list_file(struct list *l, const char *path, struct tu_err *err)
     return rc;
 }
 
+/* The line below the table, for who looks at it: programs count lines. */
+static void summarise(struct list *l)
+{
+    char size[16];
+    tu_rows_end(l->ctx);
+    if (l->about.n)
+        tu_print(l->ctx, "%.*s", (int)l->about.n, l->about.data);
+    if (l->format && (l->ctx->verbose || isatty(STDOUT_FILENO)))
+        tu_print(l->ctx, "%" PRIu64 " tensor%s, %s, %s\n", l->tensors,
+                 l->tensors == 1 ? "" : "s", tu_size_text(l->bytes, size), l->format);
+    if (l->coded)
+        tu_warn(l->ctx, "%" PRIu64 " of the tensors hold codes: quantize decode makes numbers "
+                "of them, which --stats can look at", l->coded);
+}
+
 static int run(struct tu_ctx *ctx, int argc, char **argv)
 {
     static const char *const standard_input[] = {"-"};
     const char *const *path = argc ? (const char *const *)argv : standard_input;
-    struct list l = {.ctx = ctx};
+    struct list l = {.ctx = ctx, .several = argc > 1};
     struct tu_err err;
     int status = 0;
     int rc = tu_edit_new(&l.edit, &err);
@@ -177,11 +240,16 @@ static int run(struct tu_ctx *ctx, int argc, char **argv)
         rc = TU_ENOMEM;
     if (rc)
         status = tu_error(ctx, &err);
-    else
-        tu_rows_begin(ctx, opt.stats ? stats_columns : plain_columns);
+    struct tu_column *columns = opt.stats ? stats_columns : plain_columns;
+    columns->title = l.several ? "FILE" : NULL;
+    if (!rc)
+        tu_rows_begin(ctx, columns);
     for (int i = 0; !rc && i < (argc ? argc : 1); i++)
         if (list_file(&l, path[i], &err))
             tu_error(ctx, &err); /* the other files are still listed */
+    if (!rc)
+        summarise(&l);
+    tu_buf_release(&l.about);
     tu_edit_free(l.edit);
     tu_free(l.buf);
     return status;
@@ -191,6 +259,7 @@ static const char *const usage[] = {"[option ...] [file ...]", NULL};
 
 static const struct tu_cmd command = {
     .name = "tns-ls",
+    .example = "tns-ls --stats m.safetensors",
     .summary = "list the tensors of files and streams",
     .usage = usage,
     .opts = options,

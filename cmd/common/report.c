@@ -27,6 +27,7 @@ static struct tu_report {
     const struct tu_column *columns;
     struct tu_buf cells;           /* texts with their NULs, row after row */
     size_t rows, ncolumns;
+    bool titled;                   /* the titles are printed with the first row */
     unsigned width[COLUMNS_MAX];
     bool filled[COLUMNS_MAX];      /* a row has a text there */
     struct tu_jw jw;
@@ -206,6 +207,7 @@ static void json_cell(struct tu_jw *w, const struct tu_column *c,
     case TU_COL_BOOL: tu_jw_bool(w, c->key, cell->b); break;
     case TU_COL_SHAPE: tu_jw_dims(w, c->key, cell->dim, cell->rank); break;
     case TU_COL_JSON:
+    case TU_COL_VALUE:
         if (cell->s)
             tu_jw_raw(w, c->key, cell->s);
         else
@@ -214,6 +216,22 @@ static void json_cell(struct tu_jw *w, const struct tu_column *c,
 }
 
 /* Text table ------------------------------------------------------------------------- */
+
+/* Zero has no sign for who reads a table. */
+static int real(struct tu_buf *b, double v, struct tu_err *err)
+{
+    return tu_buf_printf(b, err, "%.6g", v == 0 ? 0.0 : v);
+}
+
+/* Integers keep their digits, "nan" and "inf" lose their quotes. */
+static int value(struct tu_buf *b, const char *json, struct tu_err *err)
+{
+    if (!json)
+        return tu_buf_text(b, "-", err);
+    if (*json == '"')
+        return tu_buf_printf(b, err, "%.*s", (int)strcspn(json + 1, "\""), json + 1);
+    return strpbrk(json, ".eE") ? real(b, strtod(json, NULL), err) : tu_buf_text(b, json, err);
+}
 
 static int text_cell(struct tu_buf *b, const struct tu_column *c,
                      const struct tu_cell *cell, struct tu_err *err)
@@ -228,10 +246,13 @@ static int text_cell(struct tu_buf *b, const struct tu_column *c,
     case TU_COL_JSON: return tu_buf_text(b, cell->s ? cell->s : "-", err);
     case TU_COL_U64: return tu_buf_printf(b, err, "%" PRIu64, cell->u);
     case TU_COL_I64: return tu_buf_printf(b, err, "%" PRId64, cell->i);
-    case TU_COL_REAL: return tu_buf_printf(b, err, "%.6g", cell->f);
+    case TU_COL_REAL: return real(b, cell->f, err);
+    case TU_COL_VALUE: return value(b, cell->s, err);
     case TU_COL_BYTES: return tu_buf_text(b, tu_size_text(cell->u, size), err);
     case TU_COL_BOOL: return tu_buf_text(b, cell->b ? "yes" : "no", err);
-    case TU_COL_SHAPE: return tu_shape_text(b, cell->dim, cell->rank, err);
+    case TU_COL_SHAPE:
+        return cell->rank ? tu_shape_text(b, cell->dim, cell->rank, err)
+                          : tu_buf_text(b, "scalar", err);
     }
     return 0;
 }
@@ -248,7 +269,7 @@ static unsigned screen_width(const char *s)
 static bool to_the_right(enum tu_column_kind kind)
 {
     return kind == TU_COL_U64 || kind == TU_COL_I64 || kind == TU_COL_REAL ||
-           kind == TU_COL_BYTES || kind == TU_COL_DIGITS;
+           kind == TU_COL_BYTES || kind == TU_COL_DIGITS || kind == TU_COL_VALUE;
 }
 
 /* One line from consecutive texts; returns the text after the last. */
@@ -332,8 +353,7 @@ void tu_rows_begin(struct tu_ctx *ctx, const struct tu_column *columns)
     }
     for (size_t i = 0; i < report.ncolumns && as_they_come(); i++)
         report.filled[i] = true;
-    if (tu_text_wanted(ctx))
-        add_text_row(ctx, NULL);
+    report.titled = false;
     if (tu_json_wanted(ctx) && !report.lines) {
         report.lines = true;
         head(ctx, line_open());
@@ -341,10 +361,19 @@ void tu_rows_begin(struct tu_ctx *ctx, const struct tu_column *columns)
     }
 }
 
+static void add_titles(struct tu_ctx *ctx)
+{
+    if (!report.titled)
+        add_text_row(ctx, NULL);
+    report.titled = true;
+}
+
 void tu_row(struct tu_ctx *ctx, const struct tu_cell *cells)
 {
-    if (tu_text_wanted(ctx))
+    if (tu_text_wanted(ctx)) {
+        add_titles(ctx);
         add_text_row(ctx, cells);
+    }
     struct tu_jw *w = tu_line_begin(ctx);
     if (!w)
         return;
@@ -355,8 +384,11 @@ void tu_row(struct tu_ctx *ctx, const struct tu_cell *cells)
 
 void tu_rows_end(struct tu_ctx *ctx)
 {
-    if (report.columns && tu_text_wanted(ctx))
+    if (report.columns && tu_text_wanted(ctx)) {
+        if (ctx->status < TU_STATUS_USAGE)
+            add_titles(ctx); /* an empty table, but none below an error */
         print_rows(ctx);
+    }
     report.columns = NULL;
 }
 

@@ -31,6 +31,7 @@ enum tu_column_kind {
     TU_COL_BOOL,  /* .b */
     TU_COL_SHAPE, /* .dim .rank */
     TU_COL_JSON,  /* .s is JSON already; NULL: null */
+    TU_COL_VALUE, /* the same, of an element: six significant digits in text */
 };
 
 struct tu_column {

@@ -12,12 +12,16 @@ npy() {
     printf "\x93NUMPY\1\0\x$(printf %x ${#dict})\0%s$3" "$dict" >"$1.npy"
 }
 
-@test "equal files say nothing" {
+@test "equal files are a line, and none with -q" {
     cp a.tns c.tns
     run -0 tns-diff a.tns c.tns
-    assert_output ''
+    assert_output 'equal: 1 tensor'
     run -0 bash -c 'cat a.tns | tns-diff - a.tns'
+    assert_output 'equal: 1 tensor'
+    run -0 tns-diff -q a.tns c.tns
     assert_output ''
+    run -0 tns-diff --json a.tns c.tns
+    refute_output --partial 'equal:'
     run -0 --separate-stderr tns-diff -v a.tns c.tns
     assert_line --regexp '^equal +300 +0 +0 .* w$'
 }
@@ -26,9 +30,13 @@ npy() {
     run -1 tns-diff a.tns b.tns
     assert_line --regexp '^dtype .* w$'
     run -0 tns-diff --rtol 0.01 a.tns b.tns
+    assert_output "within tolerance: 1 tensor, worst off by 1 in 'w'"
+    run -0 tns-diff -q --rtol 0.01 a.tns b.tns
+    assert_output ''
     run -0 tns-diff --atol 1 a.tns b.tns
     run -1 tns-diff --atol 0.5 a.tns b.tns
-    assert_line --regexp '^values +300 +22 +22 +1 +0.00390625 .* \[2,57\] +257.0 +256.0  w$'
+    assert_line --regexp '^values +300 +22 +22 +1 +0.00390625 .* \[2,57\] +257 +256  w$'
+    assert_line 'differ: 1 of 1 tensor'
 }
 
 @test "the report as JSON" {
@@ -76,6 +84,7 @@ npy() {
     run -0 tns-diff --no-crc --atol inf a.tns a.tns
     run -2 tns-diff - -
     run -2 tns-diff a.tns
+    assert_output --partial 'expected 2 operands, got 1: tns-diff [option ...] a b'
 }
 
 @test "-j changes nothing" {

@@ -76,3 +76,63 @@ prepare() {
 @test "names are shown on one line" {
     tns-cat -r $'a=b\\c' x.tns | tns-ls | grep -qF 'b\\c'
 }
+
+@test "several files have a column of their names; errors have no titles above nothing" {
+    cp x.tns y.tns
+    run -0 tns-ls x.tns y.tns
+    assert_line --index 0 'FILE   DTYPE  SHAPE  BYTES  NAME'
+    assert_line --index 4 'y.tns  i16    2x3       12  a'
+    run -4 tns-ls ./absent
+    refute_output --partial 'DTYPE'
+}
+
+@test "-v, and a terminal: the last line counts" {
+    tns-export x.tns -o x.safetensors
+    assert_equal "$(tns-ls -v x.safetensors | tail -1)" '3 tensors, 48 B, safetensors'
+    assert_equal "$(tns-ls -v x.tns x.safetensors | tail -1)" '6 tensors, 96 B, several formats'
+    needs_terminal
+    run -0 script -qec "tns-ls x.tns" /dev/null
+    assert_output --partial '3 tensors, 48 B, tns'
+}
+
+@test "-a shows what META holds, long values cut" {
+    run -0 tns-ls -a "$ROOT/tests/data/gguf/blocks.gguf"
+    assert_line "META 'gguf'"
+    assert_line --regexp '^  [a-z.]+: '
+    refute_line --regexp '^.{140}'
+}
+
+@test "scalars are called so, and zero has no sign" {
+    tns-gen s:dist=constant,value=-0.0 --shape '' | tns-ls --stats >got
+    grep -E '^f32 +scalar +4 +0 +0 +0 +0 ' got
+}
+
+@test "--stats of codes says who makes numbers of them" {
+    tns-gen w --shape 2,32 | quantize -t q8_0 -o q.tns
+    run -0 --separate-stderr tns-ls --stats q.tns
+    assert_regex "$stderr" 'quantize decode'
+}
+
+@test "an array of an npz that cannot be read: named, and the others are listed" {
+    local data=$ROOT/tests/data/npy
+    cp "$data/refuse_text.npy" text.npy
+    tns-cat -s a x.tns | tns-export -o a.npy
+    needs_python
+    python3 -c "
+import zipfile
+with zipfile.ZipFile('mixed.npz', 'w') as z:
+    for n in 'text.npy', 'a.npy': z.write(n)"
+    run -3 --separate-stderr tns-ls mixed.npz
+    assert_line --regexp ' a$'
+    assert_regex "$stderr" "mixed.npz: .*text"
+    run -3 tns-import mixed.npz
+    # What follows the array that was left out is verified by its own checksum.
+    run -3 --separate-stderr tns-ls --stats mixed.npz
+    assert_line --regexp ' 5 +2.5 .* a$'
+}
+
+@test "a file of no known format" {
+    run -3 tns-ls "$ROOT/README.md"
+    assert_output --partial 'README.md: no known tensor file begins with bytes'
+    assert_output --partial 'tns-import --list=formats'
+}
