@@ -209,6 +209,8 @@ static const char *const usage[] = {"[option ...] [file ...]", NULL};
 
 static const struct tu_cmd command = {
     .name = "tns-cat",
+    .example =
+        "tns-cat -e 'layers\\.1\\.' --slice '.*w=:4' -d f16 m.safetensors -o part.tns",
     .summary =
         "concatenate tensor files; choose, rename, slice, cast, order and join tensors",
     .usage = usage,

@@ -137,6 +137,7 @@ static const char *const usage[] = {"[option ...] [file ...]", NULL};
 
 static const struct tu_cmd command = {
     .name = "tns-check",
+    .example = "tns-check w.tns",
     .summary = "verify tensor streams: frames, checksums, counts, metadata",
     .usage = usage,
     .opts = options,

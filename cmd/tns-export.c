@@ -93,6 +93,7 @@ static const char *const usage[] = {"[option ...] [file]", NULL};
 
 static const struct tu_cmd command = {
     .name = "tns-export",
+    .example = "tns-export m.tns -o m.safetensors",
     .summary = "write a tensor stream as a file of another format",
     .usage = usage,
     .opts = options,

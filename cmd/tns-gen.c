@@ -207,12 +207,13 @@ static int run(struct tu_ctx *ctx, int argc, char **argv)
 
 static const char *const usage[] = {"[option ...] tensor[:key=value,...] ...", NULL};
 static const struct tu_listing listings[] = {
-    {"dists", "distributions of values", tu_gen_name},
+    {"dists", "distributions of values", tu_gen_name, NULL},
     {0},
 };
 
 static const struct tu_cmd command = {
     .name = "tns-gen",
+    .example = "tns-gen q k v --shape 1,128,4,64 --dtype bf16 -o qkv.tns",
     .summary = "make up tensors",
     .usage = usage,
     .opts = options,

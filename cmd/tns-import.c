@@ -125,6 +125,7 @@ static const char *const usage[] = {"[option ...] [file ...]", NULL};
 
 static const struct tu_cmd command = {
     .name = "tns-import",
+    .example = "tns-import m.safetensors | tns-cat -d bf16 -o m.tns",
     .summary = "turn tensor files into a tensor stream",
     .usage = usage,
     .opts = options,

@@ -128,6 +128,7 @@ static const char *const usage[] = {"[option ...] report report", NULL};
 
 const struct tu_cmd bench_compare = {
     .name = "compare",
+    .example = "allreduce-bench compare before.json after.json",
     .summary = "compare two JSON reports of run",
     .usage = usage,
     .opts = options,

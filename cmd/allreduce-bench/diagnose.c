@@ -64,6 +64,7 @@ static const char *const usage[] = {"[option ...] [file ...]", NULL};
 
 const struct tu_cmd bench_diagnose = {
     .name = "diagnose",
+    .example = "allreduce-bench run -n 4 --trace - | allreduce-bench diagnose -",
     .summary = "name the rank or link that traces show to be at fault",
     .usage = usage,
     .flags = TU_CMD_STDIN | TU_CMD_NO_THREADS | TU_CMD_NO_DEVICE | TU_CMD_NO_PROGRESS |

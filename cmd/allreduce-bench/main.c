@@ -46,13 +46,21 @@ static const char *pattern_row(size_t i, const char **help)
     return tu_patterns[i] ? tu_patterns[i]->name : NULL;
 }
 
+static const char *pattern_key(size_t i, size_t k)
+{
+    const char *const *key = tu_patterns[i]->key;
+    for (; key && *key && k; k--)
+        key++;
+    return key ? *key : NULL;
+}
+
 static const struct tu_listing bench_listings[] = {
-    {"algorithms", "algorithms, COLLECTIVE/NAME", algorithm_row},
-    {"transports", "how bytes move", transport_row},
-    {"collectives", "collective operations", collective_row},
-    {"compressions", "ways to make vectors small; those of quantize too", squeeze_row},
-    {"patterns", "training patterns that run and sim replay", pattern_row},
-    {NULL, NULL, NULL},
+    {"algorithms", "algorithms, COLLECTIVE/NAME", algorithm_row, NULL},
+    {"transports", "how bytes move", transport_row, NULL},
+    {"collectives", "collective operations", collective_row, NULL},
+    {"compressions", "ways to make vectors small; those of quantize too", squeeze_row, NULL},
+    {"patterns", "training patterns that run and sim replay", pattern_row, pattern_key},
+    {0},
 };
 
 int bench_index(const char *const *names, const char *name)
@@ -80,6 +88,7 @@ static const struct tu_cmd *const subs[] = {
 
 static const struct tu_cmd command = {
     .name = "allreduce-bench",
+    .example = "allreduce-bench run -n 4 -b 1K -e 64K --algo ring",
     .summary = "measure, verify, simulate and diagnose collective operations",
     .listings = bench_listings,
     .subs = subs,

@@ -15,7 +15,7 @@ static struct {
          .timeout = UINT64_C(30000000000)};
 
 static const struct tu_opt options[] = {
-    {0, "transport", "NAME", "how bytes move (default shm)", TU_OPT_STRING,
+    {0, "transport", "TRANSPORT", "how bytes move (default shm)", TU_OPT_STRING,
      &opt.transport, NULL, 0},
     {'n', "ranks", NULL, "ranks (default 4)", TU_OPT_U64, &opt.ranks, NULL, 0},
     {'b', "bytes", NULL, "size of the messages for bandwidth (default 1M)", TU_OPT_SIZE,
@@ -158,6 +158,7 @@ static const char *const usage[] = {"[option ...]", NULL};
 
 const struct tu_cmd bench_pairs = {
     .name = "p2p",
+    .example = "allreduce-bench p2p -n 4",
     .summary = "measure latency and bandwidth of every pair of ranks",
     .usage = usage,
     .opts = options,

@@ -29,9 +29,9 @@ static struct {
          .timeout = UINT64_C(30000000000)};
 
 static const struct tu_opt options[] = {
-    {0, "coll", NULL, "collectives, or all (default allreduce)", TU_OPT_STRING, &opt.coll,
+    {0, "coll", "COLLECTIVE|all", "what is measured (default allreduce)", TU_OPT_STRING, &opt.coll,
      NULL, TU_OPT_LIST},
-    {0, "transport", "NAME", "how bytes move (default shm)", TU_OPT_STRING,
+    {0, "transport", "TRANSPORT", "how bytes move (default shm)", TU_OPT_STRING,
      &opt.transport, NULL, 0},
     {'n', "ranks", NULL, "ranks (default 2)", TU_OPT_U64, &opt.ranks, NULL, 0},
     {'b', "min", NULL, "smallest size (default 1K)", TU_OPT_SIZE, &opt.min, NULL, 0},
@@ -42,13 +42,13 @@ static const struct tu_opt options[] = {
      NULL, 0},
     {'d', "dtype", NULL, "element types (default f32)", TU_OPT_DTYPE, &opt.dtype, NULL,
      TU_OPT_LIST},
-    {0, "op", "NAME", "sum, prod, min, max, avg or mulsum (default sum)", TU_OPT_STRING,
+    {0, "op", "sum|prod|min|max|avg|mulsum", "what is done to the elements (default sum)", TU_OPT_STRING,
      &opt.op, NULL, 0},
     {0, "premul", NULL, "factor of mulsum (default 2)", TU_OPT_DOUBLE, &opt.premul, NULL,
      0},
     {0, "root", NULL, "root of the rooted collectives (default 0)", TU_OPT_U64, &opt.root,
      NULL, 0},
-    {0, "algo", "NAME", "auto, all or NAME[:KEY=VALUE,...] (default auto)", TU_OPT_STRING,
+    {0, "algo", "ALGORITHM[:KEY=VALUE,...]|auto|all", "how it is done; repeatable (default auto)", TU_OPT_STRING,
      &opt.algo, NULL, TU_OPT_EACH},
     {0, "reduce-order", NULL, "order of additions: the algorithm's, a tree, or exact",
      TU_OPT_CHOICE, &opt.order, tu_order_names, 0},
@@ -79,7 +79,7 @@ static const struct tu_opt options[] = {
      TU_OPT_STRING, &opt.inject, NULL, TU_OPT_EACH},
     {0, "trace", NULL, "what each rank saw of each operation, for diagnose",
      TU_OPT_FILE_OUT, &opt.trace, NULL, 0},
-    {0, "pattern", "NAME", "replay a training pattern, NAME[:KEY=VALUE,...], instead",
+    {0, "pattern", "PATTERN[:KEY=VALUE,...]", "replay a training pattern instead",
      TU_OPT_STRING, &opt.pattern, NULL, 0},
     {0, "rendezvous", "WHERE", "HOST:PORT or file:FOLDER: ranks started by a launcher",
      TU_OPT_STRING, &opt.rendezvous, NULL, 0},
@@ -391,6 +391,7 @@ static const char *const usage[] = {"[option ...]", NULL};
 
 const struct tu_cmd bench_run = {
     .name = "run",
+    .example = "allreduce-bench run -n 4 -b 1K -e 64K --algo ring",
     .summary = "measure and verify collectives",
     .usage = usage,
     .opts = options,

@@ -26,11 +26,11 @@ static struct {
 static const struct tu_opt options[] = {
     {0, "topo", "SPEC", "levels:n=8+16,alpha=1us+5us,bw=300G+25G,gamma=50G, or a file",
      TU_OPT_STRING, &opt.topo, NULL, 0},
-    {0, "coll", "NAME", "collective (default allreduce)", TU_OPT_STRING, &opt.coll, NULL,
+    {0, "coll", "COLLECTIVE", "collective (default allreduce)", TU_OPT_STRING, &opt.coll, NULL,
      0},
-    {0, "algo", "NAME", "all or NAME[:KEY=VALUE,...] (default all)", TU_OPT_STRING,
+    {0, "algo", "ALGORITHM[:KEY=VALUE,...]|all", "how it is done; repeatable (default all)", TU_OPT_STRING,
      &opt.algo, NULL, TU_OPT_EACH},
-    {0, "pattern", "NAME", "a training pattern, NAME[:KEY=VALUE,...], instead",
+    {0, "pattern", "PATTERN[:KEY=VALUE,...]", "a training pattern instead",
      TU_OPT_STRING, &opt.pattern, NULL, 0},
     {'b', "bytes", NULL, "size (default 1M)", TU_OPT_SIZE, &opt.bytes, NULL, 0},
     {0, "root", NULL, "root of the rooted collectives", TU_OPT_U64, &opt.root, NULL, 0},
@@ -335,6 +335,7 @@ static const char *const usage[] = {"[option ...] [goal-file]", NULL};
 
 const struct tu_cmd bench_sim = {
     .name = "sim",
+    .example = "allreduce-bench sim --topo levels:n=8+16,alpha=1us+5us,bw=300G+25G",
     .summary = "simulate collectives on a described cluster",
     .usage = usage,
     .opts = options,

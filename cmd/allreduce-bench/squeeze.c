@@ -14,9 +14,9 @@ static struct {
          .timeout = UINT64_C(30000000000)};
 
 static const struct tu_opt options[] = {
-    {0, "compress", "SPEC", "NAME[:KEY=VALUE,...]; may be repeated (default all of ours)",
+    {0, "compress", "COMPRESSION|CODEC", "with [:KEY=VALUE,...]; repeatable (default all of ours)",
      TU_OPT_STRING, &opt.compress, NULL, TU_OPT_EACH},
-    {0, "transport", "NAME", "how bytes move (default shm)", TU_OPT_STRING,
+    {0, "transport", "TRANSPORT", "how bytes move (default shm)", TU_OPT_STRING,
      &opt.transport, NULL, 0},
     {'n', "ranks", NULL, "ranks (default 2)", TU_OPT_U64, &opt.ranks, NULL, 0},
     {'b', "bytes", NULL, "size of a rank's f32 vector (default 1M)", TU_OPT_SIZE,
@@ -121,6 +121,7 @@ static const char *const usage[] = {"[option ...]", NULL};
 
 const struct tu_cmd bench_squeeze = {
     .name = "squeeze",
+    .example = "allreduce-bench squeeze -n 4 --compress int8:block=256",
     .summary = "all-reduce compressed vectors and report the error",
     .usage = usage,
     .opts = options,

@@ -26,12 +26,16 @@ enum tu_cmd_flags {
 
 #define TU_ANY UINT_MAX
 
-/* A table that --list shows: layouts, codecs, schedules. */
+/* A table that --list shows: layouts, codecs, schedules. An option whose value is called LAYOUT
+ * takes names of the table `layouts` (names.h). */
 struct tu_listing {
     const char *name; /* NULL ends the tables */
     const char *help;
     /* Name of row i and its one-line help; NULL past the end. */
     const char *(*row)(size_t i, const char **help);
+    /* Key k of row i's NAME:KEY=VALUE, NULL past the last; NULL where no row has keys or the
+     * helps say them. */
+    const char *(*key)(size_t i, size_t k);
 };
 
 struct tu_cmd {
@@ -40,6 +44,7 @@ struct tu_cmd {
     /* What follows the name, a line each, NULL-ended; as the man page's synopsis renders:
      * "[option ...] [file ...]". */
     const char *const *usage;
+    const char *example; /* a line to type, shown by --help */
     const struct tu_opt *opts;   /* its own options, or NULL */
     const struct tu_opt *shared; /* options it shares with other subcommands, or NULL */
     const struct tu_listing *listings;

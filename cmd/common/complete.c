@@ -1,20 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* complete.c: completion scripts for bash, zsh and fish, printed from the tables.
  *
- * What a value may be comes from its type (files, dtypes), its choices, or a listing:
- * an option whose value is called LAYOUT is completed from the table `layouts`, asked
- * of the command when the user presses the key. */
-#include <ctype.h>
+ * What a value may be comes from its type (files, dtypes), its choices, or the names that its
+ * word stands for (names.h): tables are asked of the command when the user presses the key.
+ * Rows called GROUP/NAME are offered as NAME. */
 #include <stdio.h>
 #include <string.h>
 #include "common/front.h"
+#include "common/names.h"
 
 const char *const tu_shells[] = {"bash", "zsh", "fish", NULL};
 
 /* How the values of an option are found. */
 struct values {
-    enum { NOTHING, FILES, WORDS, TABLE } kind;
-    struct tu_buf words; /* WORDS: separated by spaces; TABLE: its name */
+    bool files;
+    struct tu_buf words; /* separated by spaces */
+    const char *table[TU_NAMES_MAX];
+    size_t tables;
 };
 
 static void join(struct tu_buf *b, const char *word)
@@ -23,47 +25,34 @@ static void join(struct tu_buf *b, const char *word)
     (void)rc; /* out of memory: a completion less */
 }
 
-/* "LAYOUT" against the table "layouts". */
-static bool names_table(const char *arg, const char *table)
-{
-    size_t n = strlen(arg);
-    for (size_t i = 0; i < n; i++)
-        if (tolower((unsigned char)arg[i]) != table[i])
-            return false;
-    return n > 0 && !strcmp(table + n, "s");
-}
-
 static struct values values_of(const struct tu_cmd *top, const struct tu_cmd *cmd,
                                const struct tu_opt *o)
 {
-    struct values v = {NOTHING, {0}};
-    const struct tu_listing *both[] = {cmd->listings, top->listings};
-    for (size_t t = 0; o->arg && t < 2; t++)
-        for (const struct tu_listing *l = both[t]; l && l->name; l++)
-            if (!v.words.n && names_table(o->arg, l->name)) {
-                v.kind = TABLE;
-                join(&v.words, l->name);
-            }
-    if (v.kind == TABLE)
-        return v;
-    if (o->type == TU_OPT_FILE_IN || o->type == TU_OPT_FILE_OUT) {
-        v.kind = FILES;
-        return v;
-    }
+    struct values v = {0};
+    struct tu_names names;
+    const struct tu_dtype *d;
+    tu_names_of(&names, top, cmd, o->choices ? NULL : o->arg);
+    for (size_t i = 0; i < names.tables; i++)
+        v.table[v.tables++] = names.table[i]->name;
+    for (size_t i = 0; i < names.literals; i++)
+        join(&v.words, names.literal[i]);
     for (size_t i = 0; o->choices && o->choices[i]; i++)
         join(&v.words, o->choices[i]);
-    const struct tu_dtype *d;
-    for (size_t i = 0; o->type == TU_OPT_DTYPE && (d = tu_dtype_row(i)); i++)
+    const bool dtypes = names.dtypes || o->type == TU_OPT_DTYPE;
+    for (size_t i = 0; dtypes && (d = tu_dtype_row(i)); i++)
         join(&v.words, d->name);
     if (o->type == TU_OPT_DEVICE)
         join(&v.words, "cpu cuda auto");
-    if (!strcmp(o->name, "list") && tu_is_common(o)) {
-        v.kind = TABLE;
-        join(&v.words, "tables");
-    } else if (v.words.n) {
-        v.kind = WORDS;
-    }
+    if (!strcmp(o->name, "list") && tu_is_common(o))
+        v.table[v.tables++] = "tables";
+    v.files = !v.tables && !v.words.n &&
+              (o->type == TU_OPT_FILE_IN || o->type == TU_OPT_FILE_OUT);
     return v;
+}
+
+static bool any(const struct values *v)
+{
+    return v->files || v->tables || v->words.n;
 }
 
 /* A function name: dashes become underscores. */
@@ -82,7 +71,7 @@ typedef void (*each_fn)(struct tu_ctx *ctx, const struct tu_cmd *cmd,
 static void each_option(struct tu_ctx *ctx, const struct tu_cmd *cmd, each_fn fn)
 {
     const struct tu_opt *tables[TU_TABLES_MAX];
-    tu_tables_of(ctx->top, cmd, tables);
+    tu_tables_of(ctx->top, cmd == ctx->top && cmd->fallback ? cmd->fallback : cmd, tables);
     for (size_t t = 0; tables[t]; t++)
         for (const struct tu_opt *o = tables[t]; o->type != TU_OPT_END; o++)
             if (!(o->flags & TU_OPT_HIDDEN))
@@ -97,12 +86,25 @@ static const struct tu_cmd *nth_cmd(const struct tu_cmd *top, size_t i)
     return top->subs ? top->subs[i - 1] : NULL;
 }
 
+/* Where a subcommand must come first, no file may. */
+static bool takes_files(const struct tu_cmd *cmd)
+{
+    return !(cmd->flags & TU_CMD_WORDS) && (!cmd->subs || cmd->fallback);
+}
+
 static const char *sub_of(const struct tu_ctx *ctx, const struct tu_cmd *cmd)
 {
     return cmd == ctx->top ? "" : cmd->name;
 }
 
 /* bash ------------------------------------------------------------------------------- */
+
+/* $(…) that prints the names of a table. */
+static void bash_table(struct tu_ctx *ctx, const struct tu_cmd *cmd, const char *table)
+{
+    tu_print(ctx, "$(\"$1\" %s --list=%s 2>/dev/null | sed 's,\\t.*,,; s,.*/,,')",
+             sub_of(ctx, cmd), table);
+}
 
 static void bash_value(struct tu_ctx *ctx, const struct tu_cmd *cmd,
                        const struct tu_opt *o)
@@ -114,16 +116,19 @@ static void bash_value(struct tu_ctx *ctx, const struct tu_cmd *cmd,
     if (o->shortname)
         tu_print(ctx, " | %s:-%c", sub_of(ctx, cmd), o->shortname);
     tu_print(ctx, ") ");
-    if (v.kind == FILES)
+    if (v.files)
         tu_print(ctx, "mapfile -t COMPREPLY < <(compgen -f -- \"$cur\")");
-    else if (v.kind == WORDS)
+    else if (v.tables) {
+        tu_print(ctx, "mapfile -t COMPREPLY < <(compgen -W \"");
+        for (size_t i = 0; i < v.tables; i++) {
+            bash_table(ctx, cmd, v.table[i]);
+            tu_print(ctx, " ");
+        }
+        tu_print(ctx, "%s\" -- \"$cur\")", v.words.n ? v.words.data : "");
+    } else if (v.words.n)
         tu_print(ctx, "mapfile -t COMPREPLY < <(compgen -W '%s' -- \"$cur\")",
                  v.words.data);
-    else if (v.kind == TABLE)
-        tu_print(ctx, "mapfile -t COMPREPLY < <(compgen -W "
-                      "\"$(\"$1\" %s --list=%s 2>/dev/null | cut -f1)\" -- \"$cur\")",
-                 sub_of(ctx, cmd), v.words.data);
-    tu_print(ctx, v.kind == NOTHING ? "return ;;\n" : "; return ;;\n");
+    tu_print(ctx, any(&v) ? "; return ;;\n" : "return ;;\n");
     tu_buf_release(&v.words);
 }
 
@@ -135,6 +140,20 @@ static void bash_word(struct tu_ctx *ctx, const struct tu_cmd *cmd,
     tu_print(ctx, " --%s%s", o->name, needs ? "=" : "");
     if (o->flags & TU_OPT_NEGATABLE)
         tu_print(ctx, " --no-%s", o->name);
+}
+
+/* What a command's words may be where no option wants a value: options, names, files. */
+static void bash_words(struct tu_ctx *ctx, const struct tu_cmd *cmd)
+{
+    const struct tu_listing *operand = tu_names_operand(ctx->top, cmd);
+    tu_print(ctx, "    %s) words='", cmd == ctx->top ? "''" : cmd->name);
+    each_option(ctx, cmd, bash_word);
+    tu_print(ctx, "' files=%s names=\"", takes_files(cmd) ? "y" : "");
+    for (size_t s = 0; cmd->subs && cmd->subs[s]; s++)
+        tu_print(ctx, "%s%s", s ? " " : "", cmd->subs[s]->name);
+    if (operand)
+        bash_table(ctx, cmd, operand->name);
+    tu_print(ctx, "\" ;;\n");
 }
 
 static void bash_subs(struct tu_ctx *ctx)
@@ -161,7 +180,7 @@ static void bash(struct tu_ctx *ctx)
     /* bash splits --name=value into three words. */
     tu_print(ctx,
              "    local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD-1]}\n"
-             "    local sub='' words=''%s\n"
+             "    local sub='' words='' names='' files=''%s\n"
              "    if [[ $cur == = ]]; then cur=\n"
              "    elif [[ $prev == = ]]; then prev=${COMP_WORDS[COMP_CWORD-2]}\n    fi\n",
              ctx->top->subs ? " i" : "");
@@ -170,21 +189,16 @@ static void bash(struct tu_ctx *ctx)
     for (size_t i = 0; (cmd = nth_cmd(ctx->top, i)); i++)
         each_option(ctx, cmd, bash_value);
     tu_print(ctx, "    esac\n    case $sub in\n");
-    for (size_t i = 0; (cmd = nth_cmd(ctx->top, i)); i++) {
-        tu_print(ctx, "    %s) words='", i ? cmd->name : "''");
-        each_option(ctx, cmd, bash_word);
-        for (size_t s = 0; cmd->subs && cmd->subs[s]; s++)
-            tu_print(ctx, " %s", cmd->subs[s]->name);
-        tu_print(ctx, "' ;;\n");
-    }
+    for (size_t i = 0; (cmd = nth_cmd(ctx->top, i)); i++)
+        bash_words(ctx, cmd);
     tu_print(ctx, "    esac\n"
-                  "    if [[ $cur == -* || ( -z $sub && $words == *' '[a-z]* ) ]]; then\n"
+                  "    if [[ $cur == -* ]]; then\n"
                   "        mapfile -t COMPREPLY < <(compgen -W \"$words\" -- \"$cur\")\n"
-                  "        [[ ${COMPREPLY[0]-} == *= ]] && compopt -o nospace\n    fi\n");
-    if (!(ctx->top->flags & TU_CMD_WORDS))
-        tu_print(ctx,
-                 "    [[ $cur == -* ]] || mapfile -t -O \"${#COMPREPLY[@]}\" COMPREPLY "
-                 "< <(compgen -f -- \"$cur\")\n");
+                  "        [[ ${COMPREPLY[0]-} == *= ]] && compopt -o nospace\n"
+                  "        return\n    fi\n"
+                  "    mapfile -t COMPREPLY < <(compgen -W \"$names\" -- \"$cur\")\n"
+                  "    [[ -z $files ]] || mapfile -t -O \"${#COMPREPLY[@]}\" COMPREPLY "
+                  "< <(compgen -f -- \"$cur\")\n");
     tu_print(ctx, "}\ncomplete -o filenames -F _%s %s\n", fn, ctx->top->name);
 }
 
@@ -200,22 +214,29 @@ static void zsh_text(struct tu_ctx *ctx, const char *s)
             tu_print(ctx, strchr("[]:", *s) ? "\\%c" : "%c", *s);
 }
 
+/* {compadd …} inside the quotes of _arguments. */
+static void zsh_table(struct tu_ctx *ctx, const struct tu_cmd *cmd, const char *table)
+{
+    tu_print(ctx,
+             " ${${${(f)\"$(%s %s --list=%s 2>/dev/null)\"}%%%%$'\\''\\t'\\''*}##*/}",
+             ctx->top->name, sub_of(ctx, cmd), table);
+}
+
 static void zsh_action(struct tu_ctx *ctx, const struct tu_cmd *cmd,
                        const struct tu_opt *o)
 {
     struct values v = values_of(ctx->top, cmd, o);
     tu_print(ctx, "%s:value:", o->flags & TU_OPT_MAYBE ? ":" : "");
-    if (v.kind == FILES)
+    if (v.files)
         tu_print(ctx, "_files");
-    else if (v.kind == WORDS)
-        tu_print(ctx, "(%s)", v.words.data);
-    else if (v.kind == TABLE)
-        tu_print(
-            ctx,
-            "{compadd -- ${${(f)\"$(%s %s --list=%s 2>/dev/null)\"}%%%%$'\\''\\t'\\''*}}",
-            ctx->top->name, sub_of(ctx, cmd), v.words.data);
-    else
-        tu_print(ctx, " ");
+    else if (v.tables) {
+        tu_print(ctx, "{compadd -- %s", v.words.n ? v.words.data : "");
+        for (size_t i = 0; i < v.tables; i++)
+            zsh_table(ctx, cmd, v.table[i]);
+        tu_print(ctx, "}");
+    } else
+        tu_print(ctx, "%s%s%s", v.words.n ? "(" : " ", v.words.n ? v.words.data : "",
+                 v.words.n ? ")" : "");
     tu_buf_release(&v.words);
 }
 
@@ -246,7 +267,14 @@ static void zsh_one(struct tu_ctx *ctx, const struct tu_cmd *cmd)
 {
     tu_print(ctx, "    _arguments -s -S \\\n");
     each_option(ctx, cmd, zsh_option);
-    tu_print(ctx, "        '*:operand:%s'\n", cmd->flags & TU_CMD_WORDS ? " " : "_files");
+    const struct tu_listing *operand = tu_names_operand(ctx->top, cmd);
+    tu_print(ctx, "        '*:operand:");
+    if (operand) {
+        tu_print(ctx, "{compadd --");
+        zsh_table(ctx, cmd, operand->name);
+        tu_print(ctx, "}");
+    }
+    tu_print(ctx, "%s'\n", operand ? "" : takes_files(cmd) ? "_files" : " ");
 }
 
 static void zsh(struct tu_ctx *ctx)
@@ -295,6 +323,30 @@ static void fish_condition(struct tu_ctx *ctx, const struct tu_cmd *cmd)
         tu_print(ctx, " -n __fish_use_subcommand");
 }
 
+/* (…) inside quotes: name, TAB, help. */
+static void fish_table(struct tu_ctx *ctx, const struct tu_cmd *cmd, const char *table)
+{
+    tu_print(ctx, " (%s %s --list=%s 2>/dev/null | string replace -r \"^[^/\\t]*/\" \"\")",
+             ctx->top->name, sub_of(ctx, cmd), table);
+}
+
+/* Operands that are names of a table, or no files. */
+static void fish_operands(struct tu_ctx *ctx, const struct tu_cmd *cmd)
+{
+    const struct tu_listing *operand = tu_names_operand(ctx->top, cmd);
+    if (takes_files(cmd))
+        return;
+    tu_print(ctx, "complete -c %s", ctx->top->name);
+    fish_condition(ctx, cmd);
+    tu_print(ctx, " -f");
+    if (operand) {
+        tu_print(ctx, " -a '");
+        fish_table(ctx, cmd, operand->name);
+        tu_print(ctx, "'");
+    }
+    tu_print(ctx, "\n");
+}
+
 static void fish_option(struct tu_ctx *ctx, const struct tu_cmd *cmd,
                         const struct tu_opt *o)
 {
@@ -306,12 +358,13 @@ static void fish_option(struct tu_ctx *ctx, const struct tu_cmd *cmd,
     if (tu_opt_valued(o)) {
         struct values v = values_of(ctx->top, cmd, o);
         if (!(o->flags & TU_OPT_MAYBE))
-            tu_print(ctx, v.kind == FILES ? " -r -F" : " -x");
-        if (v.kind == WORDS)
-            tu_print(ctx, " -a '%s'", v.words.data);
-        else if (v.kind == TABLE)
-            tu_print(ctx, " -a '(%s %s --list=%s 2>/dev/null)'", ctx->top->name,
-                     sub_of(ctx, cmd), v.words.data);
+            tu_print(ctx, v.files ? " -r -F" : " -x");
+        if (v.words.n || v.tables)
+            tu_print(ctx, " -a '%s", v.words.n ? v.words.data : "");
+        for (size_t i = 0; i < v.tables; i++)
+            fish_table(ctx, cmd, v.table[i]);
+        if (v.words.n || v.tables)
+            tu_print(ctx, "'");
         tu_buf_release(&v.words);
     }
     tu_print(ctx, " -d '");
@@ -335,8 +388,10 @@ static void fish(struct tu_ctx *ctx)
         fish_text(ctx, subs[i]->summary);
         tu_print(ctx, "'\n");
     }
-    for (size_t i = 0; (cmd = nth_cmd(ctx->top, i)); i++)
+    for (size_t i = 0; (cmd = nth_cmd(ctx->top, i)); i++) {
+        fish_operands(ctx, cmd);
         each_option(ctx, cmd, fish_option);
+    }
 }
 
 void tu_complete(struct tu_ctx *ctx, int shell)

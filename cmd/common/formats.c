@@ -31,6 +31,6 @@ static const char *row(size_t i, const char **help)
 }
 
 const struct tu_listing tu_format_listings[] = {
-    { "formats", "formats of tensor files", row },
+    { "formats", "formats of tensor files", row, NULL },
     { 0 },
 };

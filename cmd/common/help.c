@@ -4,7 +4,7 @@
 #include <string.h>
 #include "common/front.h"
 
-#define HELP_COLUMN 30
+enum { HELP_COLUMN = 30, LINE_WIDTH = 90 };
 
 void tu_usage_lines(struct tu_buf *out, const struct tu_cmd *top,
                     const struct tu_cmd *cmd)
@@ -23,6 +23,28 @@ void tu_usage_lines(struct tu_buf *out, const struct tu_cmd *top,
     }
 }
 
+/* `left`, and from HELP_COLUMN on the help, broken between words at LINE_WIDTH. `more`: further
+ * text in parentheses, or NULL. */
+static void two_columns(struct tu_ctx *ctx, const char *left, const char *help,
+                        const char *more)
+{
+    char text[512];
+    snprintf(text, sizeof text, "%s%s%s%s", help, more ? " (" : "", more ? more : "",
+             more ? ")" : "");
+    bool full = strlen(left) > HELP_COLUMN - 2;
+    tu_print(ctx, "%-*s%s", HELP_COLUMN, left, full ? "\n" : "");
+    for (const char *p = text; *p;) {
+        size_t n = strlen(p), fit = n;
+        if (n > LINE_WIDTH - HELP_COLUMN)
+            for (fit = LINE_WIDTH - HELP_COLUMN; fit > 1 && p[fit] != ' ';)
+                fit--;
+        if (p != text || full)
+            tu_print(ctx, "%*s", HELP_COLUMN, "");
+        tu_print(ctx, "%.*s\n", (int)fit, p);
+        p += fit + (p[fit] == ' ');
+    }
+}
+
 static void print_option(struct tu_ctx *ctx, const struct tu_opt *o)
 {
     char words[128], left[192];
@@ -36,25 +58,52 @@ static void print_option(struct tu_ctx *ctx, const struct tu_opt *o)
         n += snprintf(left + n, sizeof left - (size_t)n,
                       o->flags & TU_OPT_MAYBE ? "[=%s]" : " %s",
                       tu_opt_arg(o, words, sizeof words));
-    if (n > HELP_COLUMN - 2)
-        tu_print(ctx, "%s\n%*s%s\n", left, HELP_COLUMN, "", o->help);
-    else
-        tu_print(ctx, "%-*s%s\n", HELP_COLUMN, left, o->help);
+    two_columns(ctx, left, o->help, NULL);
 }
 
 static void print_subs(struct tu_ctx *ctx, const struct tu_cmd *cmd)
 {
+    char left[64];
     tu_print(ctx, "\nSubcommands:\n");
-    for (size_t i = 0; cmd->subs[i]; i++)
-        tu_print(ctx, "  %-*s%s%s\n", HELP_COLUMN - 2, cmd->subs[i]->name,
-                 cmd->subs[i]->summary,
-                 cmd->subs[i] == cmd->fallback ? " (the default)" : "");
+    for (size_t i = 0; cmd->subs[i]; i++) {
+        snprintf(left, sizeof left, "  %s", cmd->subs[i]->name);
+        two_columns(ctx, left, cmd->subs[i]->summary,
+                    cmd->subs[i] == cmd->fallback ? "the default" : NULL);
+    }
 }
 
-static void print_listings(struct tu_ctx *ctx, const struct tu_listing *l)
+/* The tables of a subcommand and of the whole command, which may be the same. */
+static const struct tu_listing *listings_of(const struct tu_ctx *ctx, size_t i)
 {
-    for (; l && l->name; l++)
-        tu_print(ctx, "  --list=%-*s%s\n", HELP_COLUMN - 9, l->name, l->help);
+    const struct tu_listing *own = ctx->cmd->listings, *all = ctx->top->listings;
+    return i == 0 ? own : own == all ? NULL : all;
+}
+
+static void print_listings(struct tu_ctx *ctx)
+{
+    char left[64];
+    bool titled = false;
+    for (size_t i = 0; i < 2; i++)
+        for (const struct tu_listing *l = listings_of(ctx, i); l && l->name; l++) {
+            tu_print(ctx, "%s", titled ? "" : "\nTables:\n");
+            titled = true;
+            snprintf(left, sizeof left, "  --list=%s", l->name);
+            two_columns(ctx, left, l->help, NULL);
+        }
+}
+
+static void print_options(struct tu_ctx *ctx, tu_opt_tables tables)
+{
+    const char *title = "Options";
+    for (; *tables; tables++)
+        for (const struct tu_opt *o = *tables; o->type != TU_OPT_END; o++) {
+            if (o == *tables && tu_is_common(o))
+                title = "Common options";
+            if (title)
+                tu_print(ctx, "\n%s:\n", title);
+            title = NULL;
+            print_option(ctx, o);
+        }
 }
 
 void tu_help(struct tu_ctx *ctx, tu_opt_tables tables)
@@ -65,24 +114,12 @@ void tu_help(struct tu_ctx *ctx, tu_opt_tables tables)
     tu_usage_lines(&text, ctx->top, cmd);
     tu_print(ctx, "%.*s%s.\n", (int)text.n, text.n ? text.data : "", cmd->summary);
     tu_buf_release(&text);
+    if (cmd->example)
+        tu_print(ctx, "\nExample: %s\n", cmd->example);
     if (cmd->subs)
         print_subs(ctx, cmd);
-    if (cmd->listings || ctx->top->listings)
-        tu_print(ctx, "\nTables:\n");
-    print_listings(ctx, cmd->listings);
-    if (cmd != ctx->top)
-        print_listings(ctx, ctx->top->listings);
-    bool common = false;
-    for (; *tables; tables++)
-        for (const struct tu_opt *o = *tables; o->type != TU_OPT_END; o++) {
-            if (o == *tables && tu_is_common(o) != common) {
-                tu_print(ctx, "\nCommon options:\n");
-                common = true;
-            } else if (o == *tables) {
-                tu_print(ctx, "\nOptions:\n");
-            }
-            print_option(ctx, o);
-        }
+    print_listings(ctx);
+    print_options(ctx, tables);
     tu_print(ctx, "\nExit status: 0 done (yes), 1 the answer is no, 2 usage, 3 bad data, "
                   "4 system.\n");
 }
@@ -104,9 +141,8 @@ void tu_version(struct tu_ctx *ctx)
 
 static const struct tu_listing *find_listing(const struct tu_ctx *ctx, const char *name)
 {
-    const struct tu_listing *both[] = {ctx->cmd->listings, ctx->top->listings};
     for (size_t i = 0; i < 2; i++)
-        for (const struct tu_listing *l = both[i]; l && l->name; l++)
+        for (const struct tu_listing *l = listings_of(ctx, i); l && l->name; l++)
             if (!*name || !strcmp(l->name, name))
                 return l;
     return NULL;
@@ -125,13 +161,41 @@ static const struct tu_listing *find_below(const struct tu_ctx *ctx, const char 
 
 static int print_table_names(struct tu_ctx *ctx)
 {
-    const struct tu_listing *both[] = {ctx->cmd->listings, ctx->top->listings};
     if (ctx->top->subs)
         tu_print(ctx, "subcommands\twhat %s does\n", ctx->top->name);
-    for (size_t i = ctx->cmd == ctx->top; i < 2; i++)
-        for (const struct tu_listing *l = both[i]; l && l->name; l++)
+    for (size_t i = 0; i < 2; i++)
+        for (const struct tu_listing *l = listings_of(ctx, i); l && l->name; l++)
             tu_print(ctx, "%s\t%s\n", l->name, l->help);
     return 0;
+}
+
+static const char *nth_table(const void *c, size_t i)
+{
+    const struct tu_ctx *ctx = c;
+    for (size_t t = 0; t < 2; t++)
+        for (const struct tu_listing *l = listings_of(ctx, t); l && l->name; l++)
+            if (i-- == 0)
+                return l->name;
+    return NULL;
+}
+
+static int no_table(struct tu_ctx *ctx, const char *table)
+{
+    struct tu_err err;
+    tu_fail(&err, TU_EUSAGE, "no table is called '%.60s' (--list=tables)", table);
+    tu_suggest(&err, table, nth_table, ctx);
+    return tu_error(ctx, &err);
+}
+
+static void print_table(struct tu_ctx *ctx, const struct tu_listing *l)
+{
+    const char *name, *help, *key;
+    for (size_t i = 0; (name = l->row(i, &help)); i++) {
+        tu_print(ctx, "%s\t%s", name, help);
+        for (size_t k = 0; l->key && (key = l->key(i, k)); k++)
+            tu_print(ctx, "%s%s", k ? ", " : "; keys: ", key);
+        tu_print(ctx, "\n");
+    }
 }
 
 int tu_list(struct tu_ctx *ctx, const char *table)
@@ -150,10 +214,8 @@ int tu_list(struct tu_ctx *ctx, const char *table)
     const struct tu_listing *l = find_listing(ctx, table);
     l = l ? l : find_below(ctx, table);
     if (!l)
-        return tu_usage(ctx, "no table is called '%s'; --list=tables names them", table);
-    const char *name, *help;
-    for (size_t i = 0; (name = l->row(i, &help)); i++)
-        tu_print(ctx, "%s\t%s\n", name, help);
+        return no_table(ctx, table);
+    print_table(ctx, l);
     return 0;
 }
 

@@ -9,6 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 #include "common/front.h"
+#include "common/names.h"
 
 /* A closed standard descriptor would be given to the first file opened. It is filled
  * so that using it still fails. */
@@ -128,15 +129,30 @@ static int usage_to_terminal(struct tu_ctx *ctx)
     return tu_usage(ctx, "standard input is a terminal; name a file or use a pipe");
 }
 
-/* What can be refused before any work. */
-static int refuse(struct tu_ctx *ctx, int argc, char **argv)
+/* "expected 2 operands: [option ...] first second; 1 was given". */
+static int missing(struct tu_ctx *ctx, unsigned given)
 {
     const struct tu_cmd *cmd = ctx->cmd;
+    const char *usage = cmd->usage ? cmd->usage[0] : "";
+    return tu_usage(ctx, "expected %s%u operand%s, got %u: %s%s%s%s%s",
+                    cmd->max > cmd->min ? "at least " : "", cmd->min,
+                    cmd->min == 1 ? "" : "s", given, ctx->top->name,
+                    cmd == ctx->top ? "" : " ", cmd == ctx->top ? "" : cmd->name,
+                    *usage ? " " : "", usage);
+}
+
+/* What can be refused before any work. */
+static int refuse(struct tu_ctx *ctx, tu_opt_tables tables, int argc, char **argv)
+{
+    const struct tu_cmd *cmd = ctx->cmd;
+    struct tu_err err;
     bool to_stdout = !strcmp(ctx->output, "-");
     if (!cmd->run)
         return tu_usage(ctx, "a subcommand is needed; --list shows them");
+    if (tu_names_check(ctx->top, cmd, tables, argc, argv, &err))
+        return tu_error(ctx, &err);
     if ((unsigned)argc < cmd->min)
-        return tu_usage(ctx, "an operand is missing");
+        return missing(ctx, (unsigned)argc);
     if ((unsigned)argc > cmd->max)
         return tu_usage(ctx, "'%s': too many operands", argv[cmd->max]);
     if (tu_streams(ctx) && to_stdout && ctx->json)
@@ -224,7 +240,7 @@ int tu_main(const struct tu_cmd *cmd, int argc, char **argv)
         return finish(ctx);
     }
     tu_common_apply(ctx);
-    if (!answer(ctx, tables, named) && !refuse(ctx, argc, argv)) {
+    if (!answer(ctx, tables, named) && !refuse(ctx, tables, argc, argv)) {
         int status = ctx->cmd->run(ctx, argc, argv);
         if (status > ctx->status)
             ctx->status = status;

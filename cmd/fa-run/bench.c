@@ -247,6 +247,7 @@ static const char *const usage[] = {"[option ...]", NULL};
 
 const struct tu_cmd fa_bench = {
     .name = "bench",
+    .example = "fa-run bench --causal",
     .summary = "time made-up problems beside measured peaks",
     .usage = usage,
     .opts = options,

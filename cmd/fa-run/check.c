@@ -281,6 +281,7 @@ static const char *const usage[] = {"[option ...] [file ...]", NULL};
 
 const struct tu_cmd fa_check = {
     .name = "check",
+    .example = "fa-run check --causal qkv.tns",
     .summary = "compare results with a reference",
     .usage = usage,
     .opts = options,

@@ -42,6 +42,7 @@ static const char *const usage[] = {"[option ...]", NULL};
 
 const struct tu_cmd fa_info = {
     .name = "info",
+    .example = "fa-run info",
     .summary = "show the machine and its measured peaks",
     .usage = usage,
     .flags = TU_CMD_NO_SEED | TU_CMD_NO_DEVICE,

@@ -7,6 +7,7 @@ static const struct tu_cmd *const subs[] = {&fa_run, &fa_check, &fa_bench, &fa_i
 
 static const struct tu_cmd command = {
     .name = "fa-run",
+    .example = "tns-gen q k v --shape 1,64,4,32 --dtype bf16 | fa-run --causal | tns-ls",
     .summary = "run, check and measure attention",
     .listings = fa_listings,
     .subs = subs,

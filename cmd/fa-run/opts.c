@@ -18,12 +18,12 @@ static const char *const passes[] = {"fwd", "bwd", "both", NULL};
 static const char *const causals[] = {"br", "tl", "none", NULL};
 
 const struct tu_opt fa_shared[] = {
-    {0, "op", "NAME", "operator; --list=ops shows them; default softmax", TU_OPT_STRING,
+    {0, "op", "OP", "operator; --list=ops shows them; default softmax", TU_OPT_STRING,
      &fa_opts.op, NULL, 0},
-    {0, "algo", "NAME", "form of the operator; --list=algos shows them", TU_OPT_STRING,
+    {0, "algo", "ALGO", "form of the operator; --list=algos shows them", TU_OPT_STRING,
      &fa_opts.algo, NULL, 0},
     {0, "pass", NULL, "which pass; default fwd", TU_OPT_CHOICE, &fa_opts.pass, passes, 0},
-    {0, "layout", "LAYOUT", "bshd, bhsd or thd; default bshd", TU_OPT_STRING,
+    {0, "layout", "bshd|bhsd|thd", "order of the dimensions; default bshd", TU_OPT_STRING,
      &fa_opts.layout, NULL, 0},
     {0, "scale", NULL, "factor of q·k; default 1/sqrt(head dimension)", TU_OPT_DOUBLE,
      &fa_opts.scale, NULL, 0},
@@ -69,11 +69,11 @@ const struct tu_opt fa_shared[] = {
      TU_OPT_U64, &fa_opts.block, NULL, TU_OPT_LIST},
     {0, "deterministic", NULL, "the same bits for any --splits", TU_OPT_FLAG,
      &fa_opts.deterministic, NULL, 0},
-    {0, "sp", "SCHEME", "sequence parallel over --ranks; --list=schemes shows them",
+    {0, "sp", "SCHEME[:KEY=VALUE,...]", "sequence parallel over --ranks; --list=schemes shows them",
      TU_OPT_STRING, &fa_opts.sp, NULL, 0},
     {0, "ranks", NULL, "processes for --sp; default 2", TU_OPT_U64, &fa_opts.ranks, NULL,
      0},
-    {0, "transport", "NAME", "how they talk; --list=transports shows them; default shm",
+    {0, "transport", "TRANSPORT", "how they talk; --list=transports shows them; default shm",
      TU_OPT_STRING, &fa_opts.transport, NULL, 0},
     {0, "strict", NULL, "an input with NaN or Inf is an error", TU_OPT_FLAG,
      &fa_opts.strict, NULL, 0},
@@ -116,11 +116,11 @@ static const char *transport_row(size_t i, const char **help)
 }
 
 const struct tu_listing fa_listings[] = {
-    {"ops", "operators", op_row},
-    {"algos", "forms of the operators", algo_row},
-    {"schemes", "schemes of sequence parallelism", scheme_row},
-    {"transports", "transports between ranks", transport_row},
-    {NULL, NULL, NULL},
+    {"ops", "operators", op_row, NULL},
+    {"algos", "forms of the operators", algo_row, NULL},
+    {"schemes", "schemes of sequence parallelism", scheme_row, NULL},
+    {"transports", "transports between ranks", transport_row, NULL},
+    {0},
 };
 
 static int layout_of(const char *text, int *out, struct tu_err *err)

@@ -250,6 +250,7 @@ static const char *const usage[] = {"[option ...] [file ...]", NULL};
 
 const struct tu_cmd fa_run = {
     .name = "run",
+    .example = "fa-run run --causal qkv.tns -o o.tns",
     .summary = "compute: q k v in, o lse out",
     .usage = usage,
     .opts = options,

@@ -19,7 +19,7 @@ static const struct tu_opt options[] = {
      TU_OPT_STRING, &opt.codec, NULL, 0},
     {0, "codec-v", "CODEC[:KEY=VALUE,...]", "another one for values", TU_OPT_STRING,
      &opt.codec_v, NULL, 0},
-    {0, "keep", "METHOD[:KEY=VALUE,...]", "first leave out tokens", TU_OPT_STRING, &opt.keep,
+    {0, "keep", "KEEP[:KEY=VALUE,...]", "first leave out tokens", TU_OPT_STRING, &opt.keep,
      NULL, 0},
     {0, "ratio", "R", "fraction of tokens to leave out; default: 0.5", TU_OPT_DOUBLE,
      &opt.ratio, NULL, 0},
@@ -386,6 +386,7 @@ static const char *const usage[] = {"[option ...] [file ...]", NULL};
 
 const struct tu_cmd kv_compress = {
     .name = "compress",
+    .example = "kv-pack compress --codec kivi:bits=4 cache.tns -o small.tns",
     .summary = "make keys and values smaller, and report the loss at the attention output",
     .usage = usage,
     .opts = options,

@@ -83,6 +83,7 @@ static const char *const usage[] = {"[option ...] [file ...]", NULL};
 
 const struct tu_cmd kv_convert = {
     .name = "convert",
+    .example = "kv-pack convert --layout hnd cache.tns -o heads.tns",
     .summary = "change layout, dtype, ranks or positions, or take a part",
     .usage = usage,
     .opts = options,

@@ -136,6 +136,7 @@ static const char *const usage[] = {"[option ...] [file ...]", NULL};
 
 const struct tu_cmd kv_decompress = {
     .name = "decompress",
+    .example = "kv-pack decompress small.tns -o cache.tns",
     .summary = "the way back",
     .usage = usage,
     .flags = TU_CMD_STDIN | TU_CMD_STREAM | TU_CMD_NO_REPORT | TU_CMD_NO_SEED |

@@ -53,6 +53,7 @@ static const char *const pack_usage[] = {"[option ...] file ...", NULL};
 
 const struct tu_cmd kv_pack = {
     .name = "pack",
+    .example = "kv-pack pack --from llama session.bin -o cache.tns",
     .summary = "read engines' files into a tensor stream",
     .usage = pack_usage,
     .opts = pack_options,
@@ -125,6 +126,7 @@ static const char *const unpack_usage[] = {"--to engine [option ...] [file ...]"
 
 const struct tu_cmd kv_unpack = {
     .name = "unpack",
+    .example = "kv-pack unpack --to hf cache.tns -o cache.pt",
     .summary = "write a cache as an engine's file or folder",
     .usage = unpack_usage,
     .opts = unpack_options,

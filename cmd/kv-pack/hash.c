@@ -137,6 +137,7 @@ static const char *const usage[] = {"[option ...] [file ...]", NULL};
 
 const struct tu_cmd kv_hash = {
     .name = "hash",
+    .example = "seq 1 32 | kv-pack hash --hash vllm-cbor",
     .summary = "the names engines give to full blocks of tokens",
     .usage = usage,
     .opts = options,

@@ -11,6 +11,7 @@ static const struct tu_cmd *const subs[] = {
 
 static const struct tu_cmd command = {
     .name = "kv-pack",
+    .example = "kv-pack pack --from llama session.bin | kv-pack stat",
     .summary = "pack, page, share, compress, convert, spill and plan KV caches",
     .listings = kv_listings,
     .subs = subs,

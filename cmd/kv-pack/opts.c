@@ -32,7 +32,7 @@ const struct tu_opt kv_identity_options[] = {
 };
 
 const struct tu_opt kv_naming_options[] = {
-    {0, "hash", "SCHEME", "whose block names; default: vllm-sha256", TU_OPT_STRING,
+    {0, "hash", "HASH", "whose block names; default: vllm-sha256", TU_OPT_STRING,
      &kv_naming.hash, NULL, 0},
     {0, "hash-seed", "TEXT", "PYTHONHASHSEED of the engine", TU_OPT_STRING, &kv_naming.seed,
      NULL, 0},
@@ -83,14 +83,14 @@ static const char *codec_row(size_t i, const char **help)
 }
 
 const struct tu_listing kv_listings[] = {
-    {"layouts", "layouts of caches in memory, for --layout", layout_row},
-    {"engines", "engines' files, for --from and --to", engine_row},
-    {"hashes", "names of blocks, for --hash", scheme_row},
-    {"codecs", "codecs of keys and values, for --codec", codec_row},
-    {"keep", "ways to choose tokens, for --keep", tu_kv_keep_list},
-    {"policies", "eviction, for --policy", policy_row},
-    {"traces", "forms of traces, for --form", trace_row},
-    {NULL, NULL, NULL},
+    {"layouts", "layouts of caches in memory, for --layout", layout_row, NULL},
+    {"engines", "engines' files, for --from and --to", engine_row, NULL},
+    {"hashes", "names of blocks, for --hash", scheme_row, NULL},
+    {"codecs", "codecs of keys and values, for --codec", codec_row, NULL},
+    {"keep", "ways to choose tokens, for --keep", tu_kv_keep_list, NULL},
+    {"policies", "eviction, for --policy", policy_row, NULL},
+    {"traces", "forms of traces, for --form", trace_row, NULL},
+    {0},
 };
 
 static int take_text(char *to, size_t room, const char *text, const char *option,

@@ -124,6 +124,7 @@ static const char *const usage[] = {"[option ...] [file ...]", NULL};
 
 const struct tu_cmd kv_page = {
     .name = "page",
+    .example = "kv-pack page --block 16 cache.tns -o pages.tns",
     .summary = "put sequences into a pool of pages with its table",
     .usage = usage,
     .opts = page_options,
@@ -134,6 +135,7 @@ const struct tu_cmd kv_page = {
 
 const struct tu_cmd kv_share = {
     .name = "share",
+    .example = "cat a.tns b.tns | kv-pack share -o pages.tns",
     .summary = "the same, full blocks of equal names once",
     .usage = usage,
     .opts = share_options,

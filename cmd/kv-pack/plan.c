@@ -112,6 +112,7 @@ static const char *const usage[] = {"--config file [option ...]", NULL};
 
 const struct tu_cmd kv_plan = {
     .name = "plan",
+    .example = "kv-pack plan --config config.json --ctx 8K",
     .summary = "what caches of a model take: memory, users, prefill, decode, moving",
     .usage = usage,
     .opts = options,

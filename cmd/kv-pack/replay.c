@@ -16,7 +16,7 @@ static struct {
 } opt = {.page = 16, .reserve = 131072, .warnings = 5};
 
 static const struct tu_opt options[] = {
-    {0, "form", "FORM", "form of the trace; default: by its looks", TU_OPT_STRING, &opt.form,
+    {0, "form", "TRACE", "form of the trace; default: by its looks", TU_OPT_STRING, &opt.form,
      NULL, 0},
     {0, "policy", "POLICY[:KEY=VALUE,...]", "eviction; default: lru; repeatable",
      TU_OPT_STRING, &opt.policies, NULL, TU_OPT_EACH},
@@ -249,6 +249,7 @@ static const char *const usage[] = {"[option ...] [file]", NULL};
 
 const struct tu_cmd kv_replay = {
     .name = "replay",
+    .example = "kv-pack replay --policy lru --policy opt --blocks 1000,10000 trace.jsonl",
     .summary = "hits, waste and preemptions of a trace of requests",
     .usage = usage,
     .opts = options,

@@ -285,6 +285,7 @@ static const char *const usage[] = {"[option ...] [file ...]", NULL};
 
 const struct tu_cmd kv_stat = {
     .name = "stat",
+    .example = "kv-pack stat cache.tns",
     .summary = "sizes, ranges and outliers; what caches share, and why one misses",
     .usage = usage,
     .opts = options,

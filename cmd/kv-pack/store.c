@@ -185,6 +185,7 @@ static const char *const dir_usage[] = {"--dir dir [option ...]", NULL};
 
 const struct tu_cmd kv_spill = {
     .name = "spill",
+    .example = "kv-pack spill --dir store cache.tns",
     .summary = "put the blocks of caches into a store",
     .usage = spill_usage,
     .opts = spill_options,
@@ -195,6 +196,7 @@ const struct tu_cmd kv_spill = {
 
 const struct tu_cmd kv_fetch = {
     .name = "fetch",
+    .example = "kv-pack fetch --dir store tokens -o cache.tns",
     .summary = "the longest beginning of a prompt that a store has",
     .usage = fetch_usage,
     .opts = fetch_options,
@@ -206,6 +208,7 @@ const struct tu_cmd kv_fetch = {
 
 const struct tu_cmd kv_verify = {
     .name = "verify",
+    .example = "kv-pack verify --dir store",
     .summary = "read every block of a store and tell what is broken",
     .usage = dir_usage,
     .opts = verify_options,
@@ -216,6 +219,7 @@ const struct tu_cmd kv_verify = {
 
 const struct tu_cmd kv_gc = {
     .name = "gc",
+    .example = "kv-pack gc --dir store",
     .summary = "remove what is broken, orphaned or old from a store",
     .usage = dir_usage,
     .opts = gc_options,

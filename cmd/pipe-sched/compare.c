@@ -247,6 +247,7 @@ static const char *const usage[] = {
 
 const struct tu_cmd pipe_compare = {
     .name = "compare",
+    .example = "pipe-sched compare -p 4 -m 16 --cost F=9,I=10,W=7,C=1",
     .summary = "a table of schedules at the times given",
     .usage = usage,
     .opts = options,

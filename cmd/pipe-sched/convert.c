@@ -129,6 +129,7 @@ static const char *const usage[] = {"[option ...] [file]", NULL};
 
 const struct tu_cmd pipe_convert = {
     .name = "convert",
+    .example = "pipe-sched convert --to csv a.json",
     .summary = "write a schedule in another form",
     .usage = usage,
     .opts = convert_options,
@@ -141,6 +142,7 @@ const struct tu_cmd pipe_convert = {
 
 const struct tu_cmd pipe_draw = {
     .name = "draw",
+    .example = "pipe-sched gen -s zb-v -p 4 -m 8 | pipe-sched draw -o zb-v.svg",
     .summary = "draw a schedule: SVG, or text on a terminal",
     .usage = usage,
     .opts = draw_options,
@@ -153,6 +155,7 @@ const struct tu_cmd pipe_draw = {
 
 const struct tu_cmd pipe_lower = {
     .name = "lower",
+    .example = "pipe-sched gen -s 1f1b -p 4 -m 8 | pipe-sched lower --to csv",
     .summary = "write the communication of a schedule down",
     .usage = usage,
     .opts = lower_options,

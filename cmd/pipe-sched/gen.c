@@ -9,7 +9,7 @@ static struct {
 } opt;
 
 static const struct tu_opt options[] = {
-    {'s', "schedule", "NAME[:KEY=VALUE,...]", "which one; --list=schedules names them",
+    {'s', "schedule", "SCHEDULE[:KEY=VALUE,...]", "which one; --list=schedules names them",
      TU_OPT_SPEC, &opt.schedule, NULL, 0},
     {'p', "ranks", "N", "pipeline ranks", TU_OPT_U64, &opt.p, NULL, 0},
     {'m', "microbatches", "N", "micro-batches of a step", TU_OPT_U64, &opt.m, NULL, 0},
@@ -70,6 +70,7 @@ static const char *const usage[] = {"-s schedule -p ranks -m microbatches [optio
 
 const struct tu_cmd pipe_gen = {
     .name = "gen",
+    .example = "pipe-sched gen -s 1f1b -p 4 -m 8 --cost B=2",
     .summary = "write a schedule by name",
     .usage = usage,
     .opts = options,

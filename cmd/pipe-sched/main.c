@@ -11,6 +11,7 @@ static const struct tu_cmd *const subs[] = {
 
 static const struct tu_cmd command = {
     .name = "pipe-sched",
+    .example = "pipe-sched gen -s 1f1b -p 4 -m 8 | pipe-sched draw -o 1f1b.svg",
     .summary = "make, simulate, verify, improve and draw pipeline schedules",
     .listings = pipe_listings,
     .subs = subs,

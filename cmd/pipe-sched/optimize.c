@@ -275,6 +275,7 @@ static const char *const usage[] = {"-p ranks -m microbatches [option ...]", NUL
 
 const struct tu_cmd pipe_optimize = {
     .name = "optimize",
+    .example = "pipe-sched optimize -p 4 -m 5 --cost F=5,I=5,W=5 --memory-cap 3",
     .summary = "find a schedule for the times given, with a proof or a gap",
     .usage = usage,
     .opts = options,

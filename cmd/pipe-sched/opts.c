@@ -41,6 +41,14 @@ static const char *schedule_row(size_t i, const char **help)
     return tu_schedules[i] ? tu_schedules[i]->name : NULL;
 }
 
+static const char *schedule_key(size_t i, size_t k)
+{
+    const char *const *key = tu_schedules[i]->key;
+    for (; key && *key && k; k--)
+        key++;
+    return key ? *key : NULL;
+}
+
 static const char *form_row(size_t i, const char **help)
 {
     if (i && !tu_sched_forms[i - 1])
@@ -54,8 +62,8 @@ static const char *form_row(size_t i, const char **help)
 }
 
 const struct tu_listing pipe_listings[] = {
-    {"schedules", "schedules that gen makes", schedule_row},
-    {"forms", "forms of a schedule that are read or written", form_row},
+    {"schedules", "schedules that gen makes", schedule_row, schedule_key},
+    {"forms", "forms of a schedule that are read or written", form_row, NULL},
     {0},
 };
 
@@ -249,11 +257,11 @@ static int from_text(struct tu_sched **s, struct tu_cost *c, struct tu_in *in,
 {
     struct tu_buf text = {0};
     int rc = slurp(in, &text, err);
-    tu_in_close(in);
     if (!rc)
         rc = tu_sched_read(s, c, text.data ? text.data : "", text.n, f, hint, err);
     if (rc)
-        tu_err_prefix(err, "input");
+        tu_err_prefix(err, "%s", tu_in_name(in));
+    tu_in_close(in);
     tu_buf_release(&text);
     return rc;
 }

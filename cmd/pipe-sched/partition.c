@@ -225,6 +225,7 @@ static const char *const usage[] = {"-p stages [option ...]", NULL};
 
 const struct tu_cmd pipe_partition = {
     .name = "partition",
+    .example = "pipe-sched partition -p 4 --costs '1*30' --first 2 --last 3",
     .summary = "split layers of uneven cost into stages, optimally",
     .usage = usage,
     .opts = options,

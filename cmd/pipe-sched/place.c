@@ -277,13 +277,14 @@ static const char *method_row(size_t i, const char **help)
 }
 
 static const struct tu_listing listings[] = {
-    {"methods", "what place places, and from which lines", method_row},
+    {"methods", "what place places, and from which lines", method_row, NULL},
     {0},
 };
 static const char *const usage[] = {"[option ...] [file]", NULL};
 
 const struct tu_cmd pipe_place = {
     .name = "place",
+    .example = "pipe-sched place --method tasklets network.txt",
     .summary = "put devices, networks, experts or peers where they serve best",
     .usage = usage,
     .opts = options,

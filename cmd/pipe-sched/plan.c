@@ -42,7 +42,7 @@ static const struct tu_opt options[] = {
     {0, "no-sequence-parallel", NULL,
      "activations are not split by tensor parallelism too", TU_OPT_FLAG, &opt.no_sp, NULL,
      0},
-    {0, "overlap", "FORM",
+    {0, "overlap", "OVERLAP",
      "how a layer's compute and communication overlap; --list=overlaps", TU_OPT_STRING,
      &opt.overlap, NULL, 0},
     {0, "contention", "SHARE",
@@ -66,7 +66,7 @@ static const struct tu_opt options[] = {
      NULL, 0},
     {0, "sensitivity", NULL, "what faster devices, links or more memory would give",
      TU_OPT_FLAG, &opt.sensitivity, NULL, 0},
-    {0, "emit", "FORM", "write the best as flags: megatron, torchtitan, deepspeed",
+    {0, "emit", "megatron|torchtitan|deepspeed", "write the best as the flags of a trainer",
      TU_OPT_STRING, &opt.emit, NULL, 0},
     {0, "nvme-path", "DIRECTORY", "where --emit deepspeed puts state on an SSD",
      TU_OPT_STRING, &opt.nvme_path, NULL, 0},
@@ -251,15 +251,17 @@ static const char *overlap_row(size_t i, const char **help)
 }
 
 static const struct tu_listing listings[] = {
-    {"gpus", "kinds of device that are known", gpu_row},
-    {"links", "links that are known", link_row},
-    {"overlaps", "forms in which compute and communication overlap", overlap_row},
+    {"gpus", "kinds of device that are known", gpu_row, NULL},
+    {"links", "links that are known", link_row, NULL},
+    {"overlaps", "forms in which compute and communication overlap", overlap_row, NULL},
     {0},
 };
 static const char *const usage[] = {"--batch n [option ...]", NULL};
 
 const struct tu_cmd pipe_plan = {
     .name = "plan",
+    .example =
+        "pipe-sched plan --layers 24 --hidden 2304 --heads 24 --gpus 32 --batch 512",
     .summary = "lay a training run out over a cluster",
     .usage = usage,
     .opts = options,

@@ -76,6 +76,7 @@ static const char *const usage[] = {"[option ...] [file]", NULL};
 
 const struct tu_cmd pipe_sim = {
     .name = "sim",
+    .example = "pipe-sched gen -s zb-h1 -p 4 -m 8 | pipe-sched sim",
     .summary = "simulate a schedule: makespan, span, bubble, memory",
     .usage = usage,
     .opts = options,
@@ -87,6 +88,7 @@ const struct tu_cmd pipe_sim = {
 
 const struct tu_cmd pipe_verify = {
     .name = "verify",
+    .example = "pipe-sched gen -s zb-h1 -p 4 -m 8 | pipe-sched verify",
     .summary = "is a schedule complete, consistent and free of deadlock",
     .usage = usage,
     .opts = options,

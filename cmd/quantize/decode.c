@@ -131,6 +131,7 @@ static const char *const usage[] = {"[option ...] [file ...]", NULL};
 
 const struct tu_cmd quantize_decode = {
     .name = "decode",
+    .example = "quantize decode q.tns | tns-ls --stats",
     .summary = "turn codes back into numbers",
     .usage = usage,
     .opts = options,

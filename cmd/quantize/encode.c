@@ -370,6 +370,7 @@ static const char *const usage[] = {"[option ...] [file ...]", NULL};
 
 const struct tu_cmd quantize_encode = {
     .name = "encode",
+    .example = "quantize encode -t q4_k -r 'a$=bf16' w.tns -o q.tns",
     .summary = "quantize tensors",
     .usage = usage,
     .opts = options,
@@ -382,6 +383,7 @@ const struct tu_cmd quantize_encode = {
 
 const struct tu_cmd quantize_measure = {
     .name = "measure",
+    .example = "quantize measure -t q4_k w.tns",
     .summary = "show the error that quantizing makes, and write nothing",
     .usage = usage,
     .opts = measure_options,

@@ -62,6 +62,7 @@ static const char *const usage[] = {"[option ...] [file ...]", NULL};
 
 const struct tu_cmd quantize_imatrix = {
     .name = "imatrix",
+    .example = "quantize imatrix inputs.tns -o imatrix.gguf",
     .summary = "write inputs of layers as an importance matrix of llama.cpp",
     .usage = usage,
     .opts = options,

@@ -9,6 +9,7 @@ static const struct tu_cmd *const subs[] = {
 
 static const struct tu_cmd command = {
     .name = "quantize",
+    .example = "quantize -t q4_k w.tns -o q.tns",
     .summary = "quantize, dequantize and measure tensors",
     .listings = quantize_listings,
     .subs = subs,

@@ -11,7 +11,7 @@ const char *const quantize_compats[] = {"none", "ggml", NULL};
 const char *const quantize_nonfinites[] = {"error", "zero", "keep", NULL};
 
 const struct tu_opt quantize_options[] = {
-    {'t', "type", "TYPE", "codec, mixture or dtype for the weights; default: q8_0",
+    {'t', "type", "CODEC|MIXTURE|DTYPE|keep", "what the weights become; default: q8_0",
      TU_OPT_STRING, &choosing.type, NULL, 0},
     {'r', "rule", "PATTERN=TYPE",
      "another type for names that match; the first wins; repeatable", TU_OPT_STRING,
@@ -34,17 +34,25 @@ static const char *codec_row(size_t i, const char **help)
     return c ? c->name : NULL;
 }
 
+static const char *codec_key(size_t i, size_t k)
+{
+    const char *const *key = tu_codec_row(i)->key;
+    for (; key && *key && k; k--)
+        key++;
+    return key ? *key : NULL;
+}
+
 static const char *role_row(size_t i, const char **help)
 {
     return tu_role_list(i, help);
 }
 
 const struct tu_listing quantize_listings[] = {
-    {"codecs", "codecs, for -t and --rule", codec_row},
-    {"mixtures", "llama.cpp's mixtures, for -t", tu_mixture_list},
-    {"roles", "roles that mixtures go by, with their patterns", role_row},
-    {"methods", "how inputs of layers or the step before are used, for --method", calib_method_row},
-    {NULL, NULL, NULL},
+    {"codecs", "codecs, for -t and --rule", codec_row, codec_key},
+    {"mixtures", "llama.cpp's mixtures, for -t", tu_mixture_list, NULL},
+    {"roles", "roles that mixtures go by, with their patterns", role_row, NULL},
+    {"methods", "how inputs of layers or the step before are used, for --method", calib_method_row, NULL},
+    {0},
 };
 
 int choosing_begin(struct choosing *c, struct tu_ctx *ctx, struct tu_err *err)

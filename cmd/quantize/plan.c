@@ -125,6 +125,7 @@ static const char *const usage[] = {"[option ...] [file ...]", NULL};
 
 const struct tu_cmd quantize_plan = {
     .name = "plan",
+    .example = "quantize plan -t q4_k_m model.tns",
     .summary = "show what encode would do to each tensor",
     .usage = usage,
     .opts = options,

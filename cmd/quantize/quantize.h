@@ -39,7 +39,7 @@ extern const char *const quantize_compats[], *const quantize_nonfinites[];
      TU_OPT_FILE_IN, &choosing.imatrix_path, NULL, 0},                                    \
         {0, "calib", "FILE", "inputs of the layers: X.input for X.weight",                \
          TU_OPT_FILE_IN, &choosing.calib_path, NULL, 0},                                  \
-        {0, "method", "METHOD", "gptq, awq, smooth, feedback, change; with arguments",    \
+        {0, "method", "METHOD[:KEY=VALUE,...]", "how inputs of layers or steps are used",  \
          TU_OPT_STRING, &choosing.method, NULL, 0},                                       \
         {0, "nonfinite", NULL, "what to do with NaN and Inf", TU_OPT_CHOICE,              \
          &choosing.nonfinite, quantize_nonfinites, 0},                                    \

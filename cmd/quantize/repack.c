@@ -155,6 +155,7 @@ static const char *const usage[] = {"[option ...] [file ...]", NULL};
 
 const struct tu_cmd quantize_repack = {
     .name = "repack",
+    .example = "quantize repack -t int4 gptq.tns -o out/",
     .summary = "move integer codes to another packing, without loss",
     .usage = usage,
     .opts = options,

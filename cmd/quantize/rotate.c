@@ -366,6 +366,7 @@ static const char *const usage[] = {"[option ...] [file]", NULL};
 
 const struct tu_cmd quantize_rotate = {
     .name = "rotate",
+    .example = "quantize rotate model.safetensors -o rotated.tns",
     .summary = "rotate a model so that it computes the same with fewer outliers",
     .usage = usage,
     .opts = options,

@@ -315,6 +315,7 @@ static const char *const usage[] = {"[option ...] [file]", NULL};
 
 const struct tu_cmd quantize_search = {
     .name = "search",
+    .example = "quantize search --target-bpw 5 w.tns > recipe",
     .summary = "find the types that lose least for a size; write them as a recipe",
     .usage = usage,
     .opts = options,

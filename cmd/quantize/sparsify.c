@@ -278,6 +278,7 @@ static const char *const usage[] = {"[option ...] [file ...]", NULL};
 
 const struct tu_cmd quantize_sparsify = {
     .name = "sparsify",
+    .example = "quantize sparsify --keep 2:4 w.tns | quantize -t sparse24 -o s.tns",
     .summary = "set to zero the weights that count least, N of M staying",
     .usage = usage,
     .opts = options,

@@ -79,6 +79,7 @@ static const char *const usage[] = {"[option ...] source ... destination", NULL}
 
 const struct tu_cmd cmd_average = {
     .name = "average",
+    .example = "shard-ckpt average step-1 step-2 mean",
     .summary = "write the mean of checkpoints",
     .usage = usage,
     .opts = options,

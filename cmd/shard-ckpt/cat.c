@@ -118,6 +118,7 @@ static const char *const usage[] = {"[option ...] checkpoint", NULL};
 
 const struct tu_cmd cmd_cat = {
     .name = "cat",
+    .example = "shard-ckpt cat --include '.*layers\\.0\\.' checkpoint | tns-ls",
     .summary = "canonical tensors as a stream",
     .usage = usage,
     .opts = options,

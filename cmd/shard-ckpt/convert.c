@@ -144,6 +144,7 @@ static const char *const save_usage[] = {"--to layout [option ...] destination",
 
 const struct tu_cmd cmd_convert = {
     .name = "convert",
+    .example = "shard-ckpt convert --to megatron:tp=2,pp=2 hf-folder out",
     .summary = "write a checkpoint in another layout",
     .usage = usage,
     .opts = convert_options,
@@ -156,6 +157,7 @@ const struct tu_cmd cmd_convert = {
 
 const struct tu_cmd cmd_save = {
     .name = "save",
+    .example = "shard-ckpt cat checkpoint | shard-ckpt save --to meta:tp=2 out",
     .summary = "write a stream from standard input as a checkpoint",
     .usage = save_usage,
     .opts = options,
@@ -168,6 +170,7 @@ const struct tu_cmd cmd_save = {
 
 const struct tu_cmd cmd_prune = {
     .name = "prune",
+    .example = "shard-ckpt prune checkpoint weights",
     .summary = "write the weights alone, without the optimizer",
     .usage = prune_usage,
     .opts = options,

@@ -119,6 +119,7 @@ static const char *const usage[] = {"[option ...] checkpoint-a checkpoint-b", NU
 
 const struct tu_cmd cmd_diff = {
     .name = "diff",
+    .example = "shard-ckpt diff hf-folder megatron-folder",
     .summary = "compare two checkpoints across layouts",
     .usage = usage,
     .opts = options,

@@ -66,6 +66,7 @@ static const char *const usage[] = {"[option ...] checkpoint", NULL};
 
 const struct tu_cmd cmd_digest = {
     .name = "digest",
+    .example = "shard-ckpt digest checkpoint > digests.txt",
     .summary = "checksums of all tensors, independent of the layout",
     .usage = usage,
     .opts = options,

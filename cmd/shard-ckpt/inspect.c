@@ -130,6 +130,7 @@ static const char *const usage[] = {"[option ...] checkpoint ...", NULL};
 
 const struct tu_cmd cmd_inspect = {
     .name = "inspect",
+    .example = "shard-ckpt inspect checkpoint",
     .summary = "is a checkpoint consistent, and if not, why",
     .usage = usage,
     .opts = options,

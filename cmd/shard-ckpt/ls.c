@@ -151,6 +151,7 @@ static const char *const usage[] = {"[option ...] checkpoint ...", NULL};
 
 const struct tu_cmd cmd_ls = {
     .name = "ls",
+    .example = "shard-ckpt ls checkpoint",
     .summary = "layout, ranks, files and tensors of checkpoints",
     .usage = usage,
     .opts = options,

@@ -17,6 +17,14 @@ static const char *layout_row(size_t i, const char **help)
     return tu_layouts[i]->name;
 }
 
+static const char *layout_key(size_t i, size_t k)
+{
+    const struct tu_layout_key *key = tu_layouts[i]->key;
+    for (; key && key->name && k; k--)
+        key++;
+    return key ? key->name : NULL;
+}
+
 static const char *map_row(size_t i, const char **help)
 {
     static char text[96];
@@ -31,10 +39,10 @@ static const char *family_row(size_t i, const char **help)
 }
 
 static const struct tu_listing listings[] = {
-    {"layouts", "parallel layouts", layout_row},
-    {"maps", "name maps", map_row},
-    {"families", "model families", family_row},
-    {NULL, NULL, NULL},
+    {"layouts", "parallel layouts", layout_row, layout_key},
+    {"maps", "name maps", map_row, NULL},
+    {"families", "model families", family_row, NULL},
+    {0},
 };
 
 static const struct tu_cmd *const subs[] = {
@@ -47,6 +55,7 @@ static const char *const usage[] = {"subcommand [option ...] [operand ...]", NUL
 
 static const struct tu_cmd command = {
     .name = "shard-ckpt",
+    .example = "shard-ckpt convert --to megatron:tp=2,pp=2 hf-folder out",
     .summary = "move checkpoints between parallel layouts",
     .usage = usage,
     .listings = listings,

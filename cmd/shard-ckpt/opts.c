@@ -25,7 +25,7 @@ const struct tu_opt source_options[] = {
      NULL, TU_OPT_EACH},
     {0, "map", "FILE", "lines to put before those of every name map",
      TU_OPT_FILE_IN, &opt.map, NULL, 0},
-    {0, "family", "NAME", "model family, where no configuration tells",
+    {0, "family", "FAMILY", "model family, where no configuration tells",
      TU_OPT_STRING, &opt.family, NULL,
      0},
     {0, "vocab", NULL, "true size of the vocabulary, without padding",

@@ -73,6 +73,7 @@ static const char *const usage[] = {"[option ...] checkpoint", NULL};
 
 const struct tu_cmd cmd_order = {
     .name = "load-order",
+    .example = "shard-ckpt load-order checkpoint",
     .summary = "what to read for each layer, in order",
     .usage = usage,
     .opts = options,

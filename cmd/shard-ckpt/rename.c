@@ -54,6 +54,7 @@ static const char *const usage[] = {"[option ...] pattern=target ... source dest
 
 const struct tu_cmd cmd_rename = {
     .name = "rename",
+    .example = "shard-ckpt rename 'model\\.=encoder.' checkpoint out",
     .summary = "write a checkpoint with other names",
     .usage = usage,
     .opts = options,

@@ -70,6 +70,7 @@ static const char *const usage[] = {"[option ...] checkpoint ...", NULL};
 
 const struct tu_cmd cmd_verify = {
     .name = "verify",
+    .example = "shard-ckpt verify checkpoint",
     .summary = "check structure, stored checksums, replicas and digests",
     .usage = usage,
     .shared = source_options,

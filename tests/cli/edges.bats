@@ -32,6 +32,25 @@ help_() {
 }
 @test "--help is on standard output and begins with the usage" { each help_; }
 
+# Lines fit a terminal, a heading and a line stand once, and there is an example whose options exist.
+layout_() {
+    status_is 0 "$@" --help || return
+    awk -v who="$*" '
+        length > 100 { print "long: " $0; bad = 1 }
+        /^[A-Z].*:$/ && heading[$0]++ { print "a second " $0; bad = 1 }
+        /^  / { if (line[$0]++ && /--/) { print "twice: " $0; bad = 1 } }
+        /^Example: / { example = 1 }
+        END { if (!example) { print "no example"; bad = 1 } exit bad }' out || return
+    sed -n 's/^Example: //p' out | sed 's/ *[<>] *[^ |]*//g' | tr '|' '\n' >parts
+    grep -q "^ *$*\( \|$\)" parts || { echo "another command's example"; return 1; }
+    local part
+    while read -r part; do
+        [ -x "$BIN/${part%% *}" ] || continue
+        status_is 0 bash -c "$part --help" </dev/null || return
+    done <parts
+}
+@test "--help fits a screen's width, says nothing twice and ends its usage with an example" { each layout_; }
+
 version_() { status_is 0 "$@" --version && [ ! -s err ] && head -1 out | grep -qE "^$1 \(tensorutils\) [0-9.]+$"; }
 @test "--version names the command and the version" { each version_; }
 

@@ -123,3 +123,96 @@ prepare() {
     run -0 --separate-stderr bash -c 'tns-gen big --shape 4194304 --progress >/dev/null'
     assert_regex "$stderr" '%'
 }
+
+@test "a name that no table has: the nearest one, whatever its case, and where to look" {
+    run -2 pipe-sched plan --gpu H100 --gpus 8 --batch 8
+    assert_line --index 0 "pipe-sched: --gpu: 'H100': no such name (--list=gpus); did you mean 'h100'?"
+    run -2 pipe-sched gen -s interleaved -p 4 -m 8
+    assert_output --partial "did you mean 'interleaved-1f1b'?"
+    run -2 quantize -t Q4_K_M x.tns
+    assert_line --index 0 "quantize: --type: 'Q4_K_M': no such name (--list=codecs, --list=mixtures); did you mean 'q4_k_m'?"
+    run -2 pipe-sched compare -p 2 -m 2 gpip
+    assert_output --partial "did you mean 'gpipe'?"
+    run -2 pipe-sched compare -p 2 -m 2 nothing-like-it
+    refute_output --partial 'did you mean'
+    run -2 allreduce-bench run --algo rng
+    assert_output --partial "did you mean 'ring'?"
+    run -2 allreduce-bench run --op max,min
+    run -2 fa-run --transport SHM x.tns
+    assert_output --partial "did you mean 'shm'?"
+    run -2 kv-pack hash --hash VLLM-CBOR
+    assert_output --partial "did you mean 'vllm-cbor'?"
+    run -2 pipe-sched plan --link nvlink --gpus 8 --batch 8
+    assert_output --partial "did you mean 'nvlink3'?"
+    run -2 pipe-sched --list=layouts
+    run -2 pipe-sched --list=schedule
+    assert_output --partial "did you mean 'schedules'?"
+}
+
+@test "keys of NAME:KEY=VALUE: listed, and named where one is wrong" {
+    shard-ckpt --list=layouts | grep -P '^megatron\t.*; keys: tp, pp, vpp,'
+    pipe-sched --list=schedules | grep -P '^interleaved-1f1b\t.*; keys: group'
+    quantize --list=codecs | grep -P '^gptq4\t.*; keys: '
+    run -2 shard-ckpt plan --to megatron:tpp=2 "$ROOT/tests/data/hf/llama_demo" out
+    assert_output --partial "unknown key 'tpp' (its keys: tp, pp, vpp, "
+    assert_output --partial "did you mean 'tp'?"
+    run -2 quantize -t q8_0:group=2 x.tns
+    assert_output --partial "unknown key 'group' (it has no keys)"
+}
+
+@test "operands that are missing are counted and named" {
+    run -2 shard-ckpt diff a
+    assert_line --index 0 'shard-ckpt: expected 2 operands, got 1: shard-ckpt diff [option ...] checkpoint-a checkpoint-b'
+}
+
+@test "a subject is named once" {
+    head -c 300 x.tns >short.tns
+    printf '\xff' | dd of=x.tns bs=1 seek=140 conv=notrunc status=none
+    local f
+    for f in short.tns x.tns; do
+        run -3 quantize "$f" -o out.tns
+        refute_line --regexp "$f:.*$f:"
+        run -3 bash -c "fa-run <$f"
+        refute_line --regexp 'standard input:.*standard input:'
+        run -3 bash -c "quantize <$f"
+        refute_line --regexp '(standard input|-):.*standard input:'
+    done
+    run -3 bash -c 'echo "{}" | pipe-sched draw'
+    assert_output --partial 'pipe-sched: standard input: schedule'
+}
+
+# complete WORD...: what bash offers for the last word.
+complete_words() {
+    COMP_WORDS=("$@") COMP_CWORD=$(($# - 1)) COMPREPLY=()
+    compopt() { :; }
+    # shellcheck disable=SC1090
+    source "$ROOT/completions/bash/$1"
+    "_${1//-/_}" "$1" "${*: -1}" "${*: -2:1}"
+    printf '%s\n' "${COMPREPLY[@]}"
+}
+
+@test "bash completes values from the tables, and subcommands alone where one must come first" {
+    touch gen-file z-file
+    assert_equal "$(complete_words pipe-sched g)" gen
+    complete_words pipe-sched gen --schedule z | grep -x zb-h1
+    complete_words pipe-sched gen --schedule = z | grep -x zb-h1
+    assert_equal "$(complete_words pipe-sched plan --gpu h | xargs)" 'h100 h200'
+    assert_equal "$(complete_words pipe-sched plan --emit m)" megatron
+    complete_words quantize -t q4 | grep -x q4_k_m
+    complete_words pipe-sched compare z | grep -x zb-h1
+    ! complete_words pipe-sched compare z | grep -x z-file
+    complete_words pipe-sched draw z | grep -x z-file
+    complete_words allreduce-bench run --algo r | grep -x ring
+    complete_words quantize g | grep -x gen-file
+}
+
+@test "fish completes values from the tables" {
+    command -v fish >/dev/null || skip 'no fish'
+    offer() { fish --no-config -c "source $ROOT/completions/fish/${1%% *}.fish; complete -C '$1'" | cut -f1; }
+    offer 'pipe-sched gen --schedule z' | grep -x zb-h1
+    assert_equal "$(offer 'pipe-sched plan --gpu h' | xargs)" 'h100 h200'
+    offer 'quantize -t q4' | grep -x q4_k_m
+    offer 'pipe-sched compare z' | grep -x zb-h1
+    assert_equal "$(offer 'pipe-sched g')" gen
+    offer 'allreduce-bench run --algo r' | grep -x ring
+}
