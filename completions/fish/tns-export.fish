@@ -1,6 +1,6 @@
 # fish completion for tns-export, printed by tns-export --completion=fish
-complete -c tns-export -l to -x -a '(tns-export  --list=formats 2>/dev/null)' -d 'format to write; default: by the suffix of -o'
-complete -c tns-export -l from -x -a '(tns-export  --list=formats 2>/dev/null)' -d 'format of the file; default: by its contents'
+complete -c tns-export -l to -x -a 'tns npy npz gguf safetensors torch hf' -d 'format to write; default: by the suffix of -o'
+complete -c tns-export -l from -x -a 'tns npy npz gguf safetensors torch hf dcp' -d 'format of the file; default: by its contents'
 complete -c tns-export -l keep-header -d 'restore the file that tns-import --keep-header read'
 complete -c tns-export -l npy-raw -d 'npy, npz: bf16 and fp8 as unsigned integers'
 complete -c tns-export -l max-shard-size -x -d 'hf, gguf: bytes of a file; hf: default 5GB'
@@ -15,4 +15,4 @@ complete -c tns-export -s v -l verbose -d 'more messages; repeatable'
 complete -c tns-export -l progress -a 'always auto never' -d 'show a progress bar'
 complete -c tns-export -l no-progress
 complete -c tns-export -l color -a 'always auto never' -d 'use colours'
-complete -c tns-export -l list -a '(tns-export  --list=tables 2>/dev/null)' -d 'list what there is to choose from'
+complete -c tns-export -l list -a ' (tns-export  --list=tables 2>/dev/null | string replace -r "^[^/\t]*/" "")' -d 'list what there is to choose from'

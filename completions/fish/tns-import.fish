@@ -1,5 +1,5 @@
 # fish completion for tns-import, printed by tns-import --completion=fish
-complete -c tns-import -l from -x -a '(tns-import  --list=formats 2>/dev/null)' -d 'format of the files; default: by their contents'
+complete -c tns-import -l from -x -a 'tns npy npz gguf safetensors torch hf dcp' -d 'format of the files; default: by their contents'
 complete -c tns-import -l keep-header -d 'keep the header\'s text, so that tns-export restores every byte'
 complete -c tns-import -l no-crc -d 'do not verify checksums that the files store'
 complete -c tns-import -l strict -d 'torch: refuse globals outside the list of known ones'
@@ -19,4 +19,4 @@ complete -c tns-import -l report -r -F -d 'write the JSON report to FILE'
 complete -c tns-import -l progress -a 'always auto never' -d 'show a progress bar'
 complete -c tns-import -l no-progress
 complete -c tns-import -l color -a 'always auto never' -d 'use colours'
-complete -c tns-import -l list -a '(tns-import  --list=tables 2>/dev/null)' -d 'list what there is to choose from'
+complete -c tns-import -l list -a ' (tns-import  --list=tables 2>/dev/null | string replace -r "^[^/\t]*/" "")' -d 'list what there is to choose from'
