@@ -100,6 +100,7 @@ static const char *const usage[] = {"[option ...] first second", NULL};
 
 const struct tu_cmd pipe_diff = {
     .name = "diff",
+    .example = "pipe-sched diff a.json b.json",
     .summary = "the first operation of each rank that differs, and what it gains",
     .usage = usage,
     .opts = options,
