@@ -36,13 +36,14 @@ static int plan(struct tu_coding *c, const struct tu_spec *spec, struct tu_err *
 
 /* Finite values under a scale that f16 cannot hold would come back as infinite or NaN; the
  * peer writes such blocks. */
-static int check_scales(const struct tu_coding *c, uint64_t first, size_t n, const float *x,
-                        const unsigned char *code, struct tu_err *err)
+static int check(const struct tu_coding *c, uint64_t first, size_t n, const float *x,
+                 const void *codes, struct tu_err *err)
 {
     const struct format *f = c->codec->format;
+    const unsigned char *code = codes;
     const struct tu_dtype *t = tu_dtype_find(f->dtype);
     const size_t block = t->block_elems;
-    for (size_t i = 0; i < n; i += block, code += t->block_bytes) {
+    for (size_t i = 0; !c->compat && f->scales && i < n; i += block, code += t->block_bytes) {
         bool beyond = false, finite = true;
         for (unsigned k = 0; k < f->scales; k++)
             beyond |= (tu_le16(code + f->scale_at + 2 * k) & 0x7c00) == 0x7c00;
@@ -77,7 +78,7 @@ static int encode(const struct tu_coding *c, uint64_t first, size_t n, const flo
         b.x += c->cols;
         b.out += b.n * t->block_bytes;
     }
-    return c->compat || !f->scales ? 0 : check_scales(c, first, n, x, code, err);
+    return check(c, first, n, x, code, err);
 }
 
 static int decode(const struct tu_coding *c, uint64_t first, size_t n, const void *code,
@@ -166,7 +167,7 @@ DECODED_TABLE(DECODED_FORMAT)
     {.name = #id, .help = "GGUF, " bpw " bits: " text,                                     \
      .source = "ggml-org/ggml: src/ggml-quants.c", .flags = flag,                          \
      .format = &format_##id, .plan = plan, .encode = encoder, .decode = decode,         \
-     .kernel = kernel},
+     .kernel = kernel, .check = check},
 #define ENCODED_ROW(name, NAME, flag, rows, at, scales, bpw, text)                        \
     ROW(encode, name, flag, bpw, text)
 #define DECODED_ROW(name, NAME, flag, rows, at, scales, bpw, text)                        \

@@ -123,6 +123,8 @@ int tui_gpu_encode(struct tui_gpu *g, uint64_t first, size_t n, const float *x, 
     if (!rc && side_bytes(g, n))
         rc = d->copy(side, g->side, side_bytes(g, n), NULL, err);
     pthread_mutex_unlock(&g->turn);
+    if (!rc && g->c->codec->check)
+        rc = g->c->codec->check(g->c, first, n, x, code, err);
     return rc;
 }
 

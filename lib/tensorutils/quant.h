@@ -95,6 +95,9 @@ struct tu_codec {
      * there are no kernels. */
     bool (*kernel)(const struct tu_coding *c, bool encode, const void *const *side,
                    struct tu_kernel_code *k);
+    /* Refuse what a device's kernel coded as encode would have refused. NULL: nothing. */
+    int (*check)(const struct tu_coding *c, uint64_t first, size_t n, const float *x,
+                 const void *code, struct tu_err *err);
 };
 
 /* Rows in the order of --list; NULL past the end. */

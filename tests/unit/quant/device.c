@@ -79,9 +79,9 @@ static int on_device(struct kit *k, bool encode, const void *from, void *to)
 }
 
 /* One coding of one tensor, both ways; false with a line when bytes differ. */
-static bool same(const char *text, uint64_t rows, uint64_t cols)
+static bool same_bytes(const char *text, uint64_t rows, uint64_t cols, bool compat)
 {
-    struct kit cpu = {.c = {.seed = 7, .stream = 3}}, dev = cpu;
+    struct kit cpu = {.c = {.seed = 7, .stream = 3, .compat = compat}}, dev = cpu;
     size_t n = (size_t)(rows * cols);
     bool good = !kit_plan(&cpu, text, rows, cols) && !kit_plan(&dev, text, rows, cols);
     float *y = tu_alloc(n, sizeof *y, NULL), *z = tu_alloc(n, sizeof *z, NULL);
@@ -106,6 +106,19 @@ static bool same(const char *text, uint64_t rows, uint64_t cols)
     kit_free(&cpu);
     kit_free(&dev);
     return good;
+}
+
+/* What the CPU refuses, the device does; where the peer writes it, both write the same. */
+static bool same(const char *text, uint64_t rows, uint64_t cols)
+{
+    struct kit cpu = {.c = {.seed = 7, .stream = 3}}, dev = cpu;
+    if (kit_plan(&cpu, text, rows, cols) || kit_plan(&dev, text, rows, cols))
+        return false;
+    bool refused = tu_coding_on(&cpu.c, gpu, true) && kit_encode(&cpu, x) == TU_EUNSUP;
+    bool good = !refused || on_device(&dev, true, x, dev.code) == TU_EUNSUP;
+    kit_free(&cpu);
+    kit_free(&dev);
+    return good && same_bytes(text, rows, cols, refused);
 }
 
 static void test_codecs(void)

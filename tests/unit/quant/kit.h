@@ -49,7 +49,9 @@ static inline int kit_plan_dims(struct kit *k, const char *text, const uint64_t 
     struct tu_err err = {0};
     uint64_t seed = k->c.seed, stream = k->c.stream;
     const float *importance = k->c.importance;
+    bool compat = k->c.compat;
     memset(k, 0, sizeof *k);
+    k->c.compat = compat;
     k->c.seed = seed;
     k->c.stream = stream;
     k->c.importance = importance;
