@@ -44,14 +44,15 @@ void tui_npy_close(struct tui_npy_array *a);
 TU_MUST int tui_npy_read(const struct tui_npy_array *a, uint64_t off, void *buf, size_t n,
                          struct tu_err *err);
 /* The tensor that the array is; `src` metadata holds what an export needs to restore the
- * bytes, the header's text included when keep_header. */
+ * bytes: the header's text where it is not the usual one, or when keep_header. */
 TU_MUST int tui_npy_tensor(struct tu_tensor *out, struct tu_arena *arena,
                            const struct tui_npy_array *a, const char *name, bool keep_header,
                            struct tu_err *err);
 
-/* Append the header for t, as numpy writes it or as t's `src` metadata asks, and say in
- * *h how the data must be stored. Errors: TU_EDTYPE for a dtype that numpy lacks (raw:
- * bf16 and fp8 as unsigned integers); TU_EMETA where a kept header does not describe t. */
+/* Append the header for t, as numpy writes it or as t's `src` metadata asks where that
+ * describes t, and say in *h how the data must be stored. Errors: TU_EDTYPE for a dtype that
+ * numpy lacks (raw: bf16 and fp8 as unsigned integers); TU_EMETA, when keep_header, where no
+ * kept header describes t. */
 TU_MUST int tui_npy_write_header(struct tu_buf *out, struct tui_npy *h, const struct tu_tensor *t,
                                  bool raw, bool keep_header, struct tu_err *err);
 /* True when the stored bytes are the tensor's bytes. */

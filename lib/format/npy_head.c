@@ -248,45 +248,7 @@ int tui_npy_parse_header(struct tui_npy *out, const void *head, size_t n, uint32
     return code;
 }
 
-/* what a tensor remembers ---------------------------------------------------------------------- */
-
-/* descr that numpy would write for this dtype on a little-endian machine. */
-static void usual_descr(const struct tu_dtype *d, char out[8])
-{
-    bool one = d->block_bytes == 1 && d->npy;
-    snprintf(out, 8, "%c%s", one ? '|' : '<', d->npy ? d->npy : "");
-}
-
-int tui_npy_tensor(struct tu_tensor *out, struct tu_arena *arena, const struct tui_npy_array *a,
-                   const char *name, bool keep_header, struct tu_err *err)
-{
-    const struct tui_npy *h = &a->h;
-    char usual[8], head[TUI_NPY_HEAD];
-    usual_descr(tu_dtype_find(h->dtype), usual);
-    struct tu_buf meta = { 0 };
-    size_t prefix = PREFIX + (h->major == 1 ? 2 : 4);
-    int code = 0;
-    if (keep_header || h->fortran || strcmp(usual, h->descr)) {
-        code = tu_buf_printf(&meta, err, "{\"src\":{\"descr\":\"%s\",\"format\":\"npy\","
-                             "\"fortran_order\":%s", h->descr, h->fortran ? "true" : "false");
-        if (!code && keep_header)
-            code = tu_in_pread(a->in, a->data - h->head, head, h->head, err);
-        if (!code && keep_header)
-            code = tu_buf_text(&meta, ",\"header\":", err);
-        if (!code && keep_header)
-            code = tu_json_string(&meta, head + prefix, h->head - prefix, err);
-        if (!code && keep_header)
-            code = tu_buf_printf(&meta, err, ",\"version\":%u", h->major);
-        if (!code)
-            code = tu_buf_text(&meta, "}}", err);
-    }
-    if (!code)
-        code = tu_tensor_make(out, arena, name, h->dtype, h->dim, h->rank, meta.data, err);
-    tu_buf_release(&meta);
-    return code;
-}
-
-/* writing -------------------------------------------------------------------------------------- */
+/* the usual header ----------------------------------------------------------------------------- */
 
 static unsigned digits(uint64_t v)
 {
@@ -326,6 +288,58 @@ static int usual_header(struct tu_buf *out, const struct tui_npy *h, struct tu_e
     return code;
 }
 
+/* what a tensor remembers ---------------------------------------------------------------------- */
+
+/* descr that numpy would write for this dtype on a little-endian machine. */
+static void usual_descr(const struct tu_dtype *d, char out[8])
+{
+    bool one = d->block_bytes == 1 && d->npy;
+    snprintf(out, 8, "%c%s", one ? '|' : '<', d->npy ? d->npy : "");
+}
+
+/* Whether the array has the header that usual_header would write for it. */
+static int is_usual(bool *yes, const struct tui_npy *h, const char *head, struct tu_err *err)
+{
+    struct tu_buf b = { 0 };
+    int code = usual_header(&b, h, err);
+    *yes = !code && b.n == h->head && !memcmp(b.data, head, b.n);
+    tu_buf_release(&b);
+    return code;
+}
+
+int tui_npy_tensor(struct tu_tensor *out, struct tu_arena *arena, const struct tui_npy_array *a,
+                   const char *name, bool keep_header, struct tu_err *err)
+{
+    const struct tui_npy *h = &a->h;
+    char descr[8], head[TUI_NPY_HEAD];
+    usual_descr(tu_dtype_find(h->dtype), descr);
+    struct tu_buf meta = { 0 };
+    size_t prefix = PREFIX + (h->major == 1 ? 2 : 4);
+    bool usual = false;
+    int code = tu_in_pread(a->in, a->data - h->head, head, h->head, err);
+    if (!code)
+        code = is_usual(&usual, h, head, err);
+    keep_header = keep_header || !usual;
+    if (!code && (keep_header || h->fortran || strcmp(descr, h->descr))) {
+        code = tu_buf_printf(&meta, err, "{\"src\":{\"descr\":\"%s\",\"format\":\"npy\","
+                             "\"fortran_order\":%s", h->descr, h->fortran ? "true" : "false");
+        if (!code && keep_header)
+            code = tu_buf_text(&meta, ",\"header\":", err);
+        if (!code && keep_header)
+            code = tu_json_string(&meta, head + prefix, h->head - prefix, err);
+        if (!code && keep_header)
+            code = tu_buf_printf(&meta, err, ",\"version\":%u", h->major);
+        if (!code)
+            code = tu_buf_text(&meta, "}}", err);
+    }
+    if (!code)
+        code = tu_tensor_make(out, arena, name, h->dtype, h->dim, h->rank, meta.data, err);
+    tu_buf_release(&meta);
+    return code;
+}
+
+/* writing -------------------------------------------------------------------------------------- */
+
 /* The header whose text was kept, if it says what h says. */
 static int kept_header(struct tu_buf *out, const struct tui_npy *h, const json_t *text,
                        unsigned major, struct tu_err *err)
@@ -359,13 +373,34 @@ static void follow_src(struct tui_npy *h, const struct tu_dtype *d, const json_t
     const char *descr = json_string_value(json_object_get(src, "descr"));
     if (!format || !descr || strcmp(format, "npy") || strlen(descr) < 3 || strlen(descr) > 7)
         return;
-    h->fortran = json_is_true(json_object_get(src, "fortran_order"));
     bool number = d->npy && !strcmp(d->npy, descr + 1);
     bool raw = descr[1] == 'V' && !descr[3] && descr[2] == '0' + d->block_bytes;
     if (strchr("<>|=", descr[0]) && (number || (raw && !d->npy))) {
+        h->fortran = json_is_true(json_object_get(src, "fortran_order"));
         h->big = descr[0] == '>' && d->block_bytes > 1;
         strcpy(h->descr, descr);
     }
+}
+
+/* The header that `src` keeps, where one is kept that describes the tensor; else the
+ * usual one, or a failure where the kept one must be had. */
+static int put_header(struct tu_buf *out, const struct tui_npy *h, const json_t *src, bool must,
+                      struct tu_err *err)
+{
+    const json_t *kept = json_object_get(src, "header");
+    json_int_t major = json_integer_value(json_object_get(src, "version"));
+    bool have = json_is_string(kept) && major >= 1 && major <= 3;
+    if (must && !have)
+        return tu_fail(err, TU_EMETA, "no header was kept");
+    if (have) {
+        struct tu_err own;
+        size_t start = out->n;
+        int code = kept_header(out, h, kept, (unsigned)major, must ? err : &own);
+        if (!code || must)
+            return code;
+        out->n = start;
+    }
+    return usual_header(out, h, err);
 }
 
 int tui_npy_write_header(struct tu_buf *out, struct tui_npy *h, const struct tu_tensor *t,
@@ -393,14 +428,10 @@ int tui_npy_write_header(struct tu_buf *out, struct tui_npy *h, const struct tu_
     if (!code && !*h->descr)
         code = tu_fail(err, TU_EDTYPE, "'%s': numpy has no %s: --npy-raw writes it as %s", shown,
                        d->name, d->block_bytes == 1 ? "u1" : "u2");
-    const json_t *kept = json_object_get(src, "header");
-    json_int_t major = json_integer_value(json_object_get(src, "version"));
-    if (!code && keep_header && (!json_is_string(kept) || major < 1 || major > 3))
-        code = tu_fail(err, TU_EMETA, "'%s': no header was kept", shown);
-    else if (!code && keep_header)
-        code = kept_header(out, h, kept, (unsigned)major, err);
-    else if (!code)
-        code = usual_header(out, h, err);
+    if (!code)
+        code = put_header(out, h, src, keep_header, err);
+    if (code == TU_EMETA)
+        tu_err_prefix(err, "'%s'", shown);
     json_decref(meta);
     h->head = out->n;
     return code;

@@ -207,8 +207,8 @@ static int rename_to(struct tu_edit *e, const char *name, struct tu_buf *to,
     return rc;
 }
 
-/* Names inside `quant` follow the renaming; `src` describes bytes that a cast makes
- * untrue. */
+/* Names inside `quant` follow the renaming; `src` describes bytes that a cast or a slice
+ * makes untrue. */
 static int edit_meta(struct tu_edit *e, struct tu_edit_plan *p, json_t *meta,
                      struct tu_err *err)
 {
@@ -227,7 +227,7 @@ static int edit_meta(struct tu_edit *e, struct tu_edit_plan *p, json_t *meta,
             rc = tu_fail(err, TU_ENOMEM, "out of memory");
     }
     tu_buf_release(&name);
-    if (p->out.dtype != p->in.dtype)
+    if (p->out.dtype != p->in.dtype || p->sliced)
         json_object_del(meta, "src");
     tu_buf_reset(&e->meta);
     if (rc || json_object_size(meta) == 0) {
