@@ -2,8 +2,10 @@
 /* gguf.c: GGUF files and sets of split files as one source; the row of the format.
  *
  * Key-values become META "gguf", {"key":[type,value]}, so that integer widths survive:
- * one record, or one per key where all would pass 16 MiB. Dimensions are turned to
- * row-major order. Nothing is permuted or dequantised here. */
+ * one record, or one per key where all would pass 16 MiB. Metadata is sorted by key; what
+ * the file's order was says META "gguf_order", {"keys":["key",…]}, where it was another
+ * and one record holds all. Dimensions are turned to row-major order. Nothing is permuted
+ * or dequantised here. */
 #include <stdio.h>
 #include <stdlib.h>
 #include "gguf.h"
@@ -100,6 +102,37 @@ static int end_meta(struct tu_source *s, struct tu_buf *b, struct tu_err *err)
 }
 
 /* The keys that describe a split set are void once it is one source. */
+static bool is_split(const char *key)
+{
+    return !strncmp(key, "split.", 6);
+}
+
+static int add_order(struct tu_source *s, const struct tui_gguf_file *f, struct tu_err *err)
+{
+    bool sorted = true;
+    for (size_t i = 0; sorted && i < f->kvs; i++)
+        sorted = f->order[i] == f->kv[i].key;
+    if (sorted)
+        return 0;
+    struct tu_buf b = { 0 };
+    int code = tu_buf_text(&b, "{\"keys\":[", err);
+    const char *comma = "";
+    for (size_t i = 0; !code && i < f->kvs; i++) {
+        if (is_split(f->order[i]))
+            continue;
+        code = tu_buf_text(&b, comma, err);
+        if (!code)
+            code = tu_json_string(&b, f->order[i], strlen(f->order[i]), err);
+        comma = ",";
+    }
+    if (!code)
+        code = tu_buf_text(&b, "]}", err);
+    if (!code)
+        code = tui_source_meta(s, "gguf_order", b.data, b.n, err);
+    tu_buf_release(&b);
+    return code;
+}
+
 static int add_metas(struct tu_source *s, const struct tui_gguf_file *f, struct tu_err *err)
 {
     struct tu_buf b;
@@ -109,7 +142,7 @@ static int add_metas(struct tu_source *s, const struct tui_gguf_file *f, struct 
     for (size_t i = 0; i < f->kvs; i++)
         total += 6 * (uint64_t)strlen(f->kv[i].key) + f->kv[i].n + 4;
     for (size_t i = 0; !code && i < f->kvs; i++) {
-        if (!strncmp(f->kv[i].key, "split.", 6))
+        if (is_split(f->kv[i].key))
             continue;
         code = add_pair(&b, &f->kv[i], err);
         if (!code && total > TUI_META_MAX)
@@ -117,6 +150,8 @@ static int add_metas(struct tu_source *s, const struct tui_gguf_file *f, struct 
     }
     if (!code)
         code = end_meta(s, &b, err);
+    if (!code && total <= TUI_META_MAX)
+        code = add_order(s, f, err);
     if (code == TU_ELIMIT)
         code = tu_fail(err, code, "%s: a key and its value are over the 16 MiB of a META record",
                        s->path);
@@ -235,8 +270,11 @@ static int open_gguf(struct tu_source **out, const char *path, const struct tu_o
         code = open_splits(g, &f, err);
     if (!code)
         code = add_metas(&g->base, &f, err);
-    if (!code && !f.architecture)
+    if (!code && f.architecture == TUI_GGUF_TYPES)
         tu_job_warn(job, "%s: has no general.architecture", path);
+    else if (!code && f.architecture != TUI_GGUF_STRING)
+        tu_job_warn(job, "%s: general.architecture has value type %u, expected %d, a text", path,
+                    f.architecture, TUI_GGUF_STRING);
     tui_gguf_release(&f);
     if (code)
         close_gguf(&g->base);

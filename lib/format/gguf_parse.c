@@ -263,10 +263,11 @@ static int special(struct cursor *c, struct tui_gguf_file *f, const struct tui_g
                    : !strcmp(kv->key, "split.count")         ? &f->split_count
                    : !strcmp(kv->key, "split.tensors.count") ? &f->split_tensors
                                                              : NULL;
-    f->architecture = f->architecture || !strcmp(kv->key, "general.architecture");
+    unsigned type = (unsigned)strtoul(kv->json + 1, NULL, 10);
+    if (!strcmp(kv->key, "general.architecture"))
+        f->architecture = type;
     if (!to)
         return 0;
-    unsigned type = (unsigned)strtoul(kv->json + 1, NULL, 10);
     const char *value = strchr(kv->json, ',') + 1;
     bool integer = type <= TUI_GGUF_I32 || type == TUI_GGUF_U64 || type == TUI_GGUF_I64;
     if (!integer || *value == '-' || *value == '"' || (to == &f->align && type != TUI_GGUF_U32))
@@ -311,6 +312,12 @@ static int parse_kvs(struct cursor *c, struct tui_gguf_file *f, uint64_t count)
             code = special(c, f, &kv, at);
     }
     tu_buf_release(&value);
+    if (!code) {
+        f->order = tu_arena_alloc(f->arena, f->kvs, sizeof *f->order, c->err);
+        code = f->order ? 0 : TU_ENOMEM;
+    }
+    for (size_t i = 0; !code && i < f->kvs; i++)
+        f->order[i] = f->kv[i].key;
     if (!code && f->kvs)
         qsort(f->kv, f->kvs, sizeof *f->kv, by_key);
     for (size_t i = 1; !code && i < f->kvs; i++) {
@@ -462,7 +469,8 @@ int tui_gguf_parse(struct tui_gguf_file *f, struct tu_in *in, struct tu_arena *a
                    struct tu_err *err)
 {
     struct tu_err own;
-    *f = (struct tui_gguf_file){ .arena = arena, .align = TUI_GGUF_ALIGN };
+    *f = (struct tui_gguf_file){ .arena = arena, .align = TUI_GGUF_ALIGN,
+                                  .architecture = TUI_GGUF_TYPES };
     struct cursor *c = tu_calloc(1, sizeof *c, err);
     if (!c)
         return TU_ENOMEM;

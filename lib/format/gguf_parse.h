@@ -13,13 +13,14 @@ struct tui_gguf_file {
         const char *json; /* [type,value] */
         size_t n;
     } *kv; /* sorted by key */
+    const char **order; /* [kvs] the keys as they stand in the file */
     size_t n, cap;
     struct tu_tensor *tensor;
     uint64_t *at; /* [n] offsets in the file */
     size_t at_cap;
     uint64_t align;
     uint64_t split_no, split_count, split_tensors; /* 0 where the file does not say */
-    bool architecture;
+    unsigned architecture; /* type of its value; TUI_GGUF_TYPES where there is none */
 };
 
 /* Index `in`. Release also after a failure. Errors: TU_EMAGIC, TU_EVERSION, TU_ETRUNC,

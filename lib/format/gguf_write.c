@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* gguf_write.c: GGUF version 3 from tensors and META "gguf".
  *
- * Keys are written in the order of their bytes. general.alignment is followed, 32 without
+ * Keys are written as META "gguf_order" lists them, those that it does not list behind them
+ * in the order of their bytes. general.alignment is followed, 32 without
  * it; general.quantization_version is added where a tensor needs it. */
 #include <math.h>
 #include <stdlib.h>
@@ -181,8 +182,20 @@ static int by_text(const void *a, const void *b)
     return strcmp(*(const char *const *)a, *(const char *const *)b);
 }
 
-static int put_pairs(struct tu_buf *b, json_t *meta, struct tu_err *err)
+/* Takes the pairs out of meta that `order`, a list of keys or NULL, names. */
+static int put_pairs(struct tu_buf *b, json_t *meta, const json_t *order, struct tu_err *err)
 {
+    int code = 0;
+    for (size_t i = 0; !code && i < json_array_size(order); i++) {
+        const char *listed = json_string_value(json_array_get(order, i));
+        const json_t *pair = listed ? json_object_get(meta, listed) : NULL;
+        if (pair)
+            code = put_pair(b, listed, pair, err);
+        if (pair)
+            json_object_del(meta, listed);
+    }
+    if (code)
+        return code;
     size_t n = 0;
     const char **key = tu_alloc(json_object_size(meta), sizeof *key, err);
     const char *k;
@@ -192,7 +205,6 @@ static int put_pairs(struct tu_buf *b, json_t *meta, struct tu_err *err)
     json_object_foreach(meta, k, v)
         key[n++] = k;
     qsort(key, n, sizeof *key, by_text);
-    int code = 0;
     for (size_t i = 0; !code && i < n; i++)
         code = put_pair(b, key[i], json_object_get(meta, key[i]), err);
     tu_free(key);
@@ -256,12 +268,13 @@ static int complete(json_t *meta, const struct tu_save *what, uint64_t *align,
 static int make_head(struct tu_buf *b, const struct tu_save *what, uint64_t *at, uint64_t *data,
                      struct tu_err *err)
 {
-    json_t *meta = NULL;
+    json_t *meta = NULL, *order = NULL;
     uint64_t align = TUI_GGUF_ALIGN;
     int code = tui_meta_merge(&meta, what->meta, what->metas, "gguf", err);
-    if (code)
-        return code;
-    code = complete(meta, what, &align, err);
+    if (!code)
+        code = tui_meta_merge(&order, what->meta, what->metas, "gguf_order", err);
+    if (!code)
+        code = complete(meta, what, &align, err);
     if (!code)
         code = tu_buf_add(b, "GGUF", 4, err);
     if (!code)
@@ -271,7 +284,7 @@ static int make_head(struct tu_buf *b, const struct tu_save *what, uint64_t *at,
     if (!code)
         code = put64(b, json_object_size(meta), err);
     if (!code)
-        code = put_pairs(b, meta, err);
+        code = put_pairs(b, meta, json_object_get(order, "keys"), err);
     for (size_t i = 0; !code && i < what->n; i++) {
         uint64_t padded;
         at[i] = *data;
@@ -283,6 +296,7 @@ static int make_head(struct tu_buf *b, const struct tu_save *what, uint64_t *at,
     while (!code && b->n % align)
         code = tu_buf_add(b, "", 1, err);
     json_decref(meta);
+    json_decref(order);
     return code;
 }
 
