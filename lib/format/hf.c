@@ -5,7 +5,8 @@
  * Index: {"metadata":{"total_size":N},"weight_map":{"TENSOR":"FILE",…}}. The map and the
  * shards must agree tensor by tensor; total_size is not believed (other writers put other
  * sums there). Shards may be symbolic links, as in the hub's cache, but their names may
- * not leave the folder. */
+ * not leave the folder. A folder of that cache (models--ORG--NAME) stands for the snapshot
+ * that refs/main names. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -90,17 +91,53 @@ static bool is_index(const char *path)
     return n >= sizeof end && !strcmp(path + n - (sizeof end - 1), end);
 }
 
+static bool is_there(const char *folder, const char *name)
+{
+    char file[4096]; /* no memory is no reason to say that it is none */
+    return snprintf(file, sizeof file, "%s/%s", folder, name) < (int)sizeof file &&
+           !access(file, F_OK);
+}
+
+static bool has_weights(const char *folder)
+{
+    for (size_t k = 0; k < WEIGHTS; k++)
+        if (is_there(folder, weights[k].file))
+            return true;
+    return false;
+}
+
+int tu_hf_snapshot(char **out, const char *folder, struct tu_err *err)
+{
+    char *ref = NULL, *hash = NULL;
+    size_t n;
+    *out = NULL;
+    if (has_weights(folder) || !is_there(folder, "snapshots")) {
+        *out = tu_strdup(folder, err);
+        return *out ? 0 : TU_ENOMEM;
+    }
+    if (!is_there(folder, "refs/main"))
+        return tu_fail(err, TU_EINCOMPLETE, "%s: a folder of the hub cache without refs/main: "
+                       "name one of its snapshots, %s/snapshots/HASH", folder, folder);
+    ref = tui_hf_join(folder, "refs/main", err);
+    int code = ref ? tu_file_read(ref, 256, &hash, &n, err) : TU_ENOMEM;
+    struct tu_buf b = { 0 };
+    if (!code) {
+        hash[strcspn(hash, "\r\n/")] = 0;
+        code = tu_buf_printf(&b, err, "%s/snapshots/%s", folder, hash);
+    }
+    if (code)
+        tu_buf_release(&b);
+    *out = tu_buf_take(&b);
+    tu_free(hash);
+    tu_free(ref);
+    return code;
+}
+
 static bool sniff_hf(const char *path, const unsigned char *head, size_t n)
 {
     if (head)
         return n && is_index(path);
-    for (size_t k = 0; k < WEIGHTS; k++) {
-        char file[4096]; /* no memory is no reason to say that it is none */
-        if (snprintf(file, sizeof file, "%s/%s", path, weights[k].file) < (int)sizeof file &&
-            !access(file, F_OK))
-            return true;
-    }
-    return false;
+    return has_weights(path) || (is_there(path, "snapshots") && is_there(path, "refs"));
 }
 
 static int open_shard(struct hf_source *h, const char *path, const char *format,
@@ -324,7 +361,11 @@ static int open_hf(struct tu_source **out, const char *path, const struct tu_ope
         const char *format = strstr(slash ? slash : path, ".bin.") ? "torch" : "safetensors";
         code = folder ? open_index(h, path, folder, format, how, job, err) : TU_ENOMEM;
     } else {
-        code = open_folder(h, path, how, job, err);
+        char *folder;
+        code = tu_hf_snapshot(&folder, path, err);
+        if (!code)
+            code = open_folder(h, folder, how, job, err);
+        tu_free(folder);
     }
     if (!code)
         code = describe(h, err);

@@ -23,29 +23,6 @@ static bool has_weights(const char *path)
     return false;
 }
 
-/* The snapshot of a hub cache folder (models--ORG--NAME) that refs/main names; the folder
- * itself otherwise. */
-static int hub_snapshot(struct tu_ckpt *c, const char *path, const char **out,
-                        struct tu_err *err)
-{
-    char *ref = tui_join(c->arena, path, "refs/main", err), *hash = NULL;
-    size_t n;
-    *out = path;
-    if (!ref)
-        return TU_ENOMEM;
-    if (has_weights(path) || !tui_is_file(ref))
-        return 0;
-    int rc = tu_file_read(ref, 256, &hash, &n, err);
-    if (!rc) {
-        hash[strcspn(hash, "\r\n/")] = 0;
-        char *at = tui_join(c->arena, path, "snapshots", err);
-        *out = at ? tui_join(c->arena, at, hash, err) : NULL;
-        rc = *out ? 0 : TU_ENOMEM;
-    }
-    tu_free(hash);
-    return rc;
-}
-
 static int hf_detect(const char *path)
 {
     char ref[4096];
@@ -59,13 +36,14 @@ static int hf_open(struct tu_ckpt *c, const struct tu_spec *spec,
                    const struct tu_shard_opts *o, const struct tu_job *job,
                    struct tu_err *err)
 {
-    const char *folder;
+    char *folder;
     (void)spec;
-    int rc = hub_snapshot(c, c->root, &folder, err);
+    int rc = tu_hf_snapshot(&folder, c->root, err);
     if (!rc)
         rc = tui_add_one(c, folder, "", tu_format_find("hf"), o, job, err);
     if (!rc)
         rc = tui_sides_from(c, folder, err);
+    tu_free(folder);
     if (!rc)
         rc = tui_know_model(c, o, err);
     return rc ? rc : tui_add_all(c, err);

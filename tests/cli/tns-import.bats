@@ -33,6 +33,82 @@ prepare() { data=$ROOT/tests/data; }
     done
 }
 
+@test "npy: old paddings and later versions come back as well" {
+    for name in v1 v2 v3 pad16 long_shape scalar; do
+        tns-import "$data/npy/$name.npy" | tns-export --to npy -f -o copy.npy
+        cmp "$data/npy/$name.npy" copy.npy
+    done
+}
+
+@test "npz: arrays of every version and order come back, in the archive's order" {
+    needs_python
+    python3 - "$data/npy" <<'PY'
+import sys, zipfile
+with zipfile.ZipFile("a.npz", "w") as z:
+    for name in "v3 fortran_be pad16 be_f64 v2 scalar".split():
+        z.write(f"{sys.argv[1]}/{name}.npy", name + ".npy")
+PY
+    tns-import a.npz | tns-export -o b.npz
+    python3 - <<'PY'
+import zipfile
+a, b = zipfile.ZipFile("a.npz"), zipfile.ZipFile("b.npz")
+assert a.namelist() == b.namelist(), b.namelist()
+for name in a.namelist():
+    assert a.read(name) == b.read(name), name
+PY
+}
+
+@test "npy: a header that was kept is not that of a changed array" {
+    tns-import "$data/npy/v2.npy" | tns-cat --slice :2 | tns-export -o part.npy
+    head -c 8 part.npy | cmp - <(printf '\223NUMPY\1\0')
+    tns-import part.npy | tns-ls | grep '^f64 *2x5 '
+    tns-import "$data/npy/v2.npy" | tns-cat -d f32 | tns-export -o cast.npy
+    head -c 8 cast.npy | cmp - <(printf '\223NUMPY\1\0')
+    run -3 bash -c "tns-import $data/npy/v2.npy | tns-cat --slice :2 | tns-export --keep-header -o no.npy"
+    assert_output --partial "no header was kept"
+    tns-import "$data/npy/fortran.npy" | tns-cat --slice :2 | tns-export -o rows.npy
+    grep -aq "'fortran_order': False" rows.npy
+}
+
+@test "a folder of the hub cache stands for its main snapshot" {
+    mkdir -p hub/models--a--b/refs hub/models--a--b/snapshots/0123
+    tns-gen w --shape 2 | tns-export -o hub/models--a--b/snapshots/0123/model.safetensors
+    run -3 tns-import hub/models--a--b
+    assert_output --partial "snapshots/HASH"
+    printf 0123 >hub/models--a--b/refs/main
+    tns-import hub/models--a--b | cmp - <(tns-import hub/models--a--b/snapshots/0123)
+    tns-ls hub/models--a--b | grep ' w$'
+}
+
+@test "gguf: key-values keep their order, and an architecture is a text" {
+    needs_python
+    python3 - <<'PY'
+import struct
+def text(s): return struct.pack("<Q", len(s)) + s
+def file(path, *pairs):
+    info = text(b"w") + struct.pack("<IQIQ", 1, 8, 0, 0)
+    head = b"GGUF" + struct.pack("<IQQ", 3, 1, len(pairs)) + b"".join(pairs) + info
+    with open(path, "wb") as f:
+        f.write(head + bytes(-len(head) % 32) + bytes(range(32)))
+arch = text(b"general.architecture") + struct.pack("<I", 8) + text(b"test")
+name = text(b"general.name") + struct.pack("<I", 8) + text(b"n")
+blocks = text(b"test.block_count") + struct.pack("<II", 4, 1)
+last = text(b"a.last") + struct.pack("<IB", 7, 1)
+file("a.gguf", arch, blocks, name, last)
+file("b.gguf", text(b"general.architecture") + struct.pack("<II", 4, 1))
+PY
+    tns-import a.gguf | tns-export -o copy.gguf
+    cmp a.gguf copy.gguf
+    tns-import a.gguf | tns-cat | tns-export --max-shard-size 1G -o set.gguf
+    tns-import set-00001-of-00001.gguf | tns-export -o copy.gguf -f
+    cmp a.gguf copy.gguf
+    run -0 --separate-stderr tns-import -o b.tns b.gguf
+    # shellcheck disable=SC2154 # set by run
+    [[ $stderr == *"b.gguf: general.architecture has value type 4, expected 8, a text"* ]]
+    run -0 --separate-stderr tns-import -o a.tns a.gguf
+    [ -z "$stderr" ]
+}
+
 @test "raw elements need --void" {
     run -3 tns-import "$data/npy/void_bf16.npy"
     assert_output --partial -- '--void=bf16'
