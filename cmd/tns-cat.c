@@ -19,7 +19,7 @@ static const struct tu_opt options[] = {
     TU_SELECT_OPTIONS(opt.select),
     {'r', "rename", "REGEX=NEW", "replace what matches at the start of names; repeatable",
      TU_OPT_STRING, &opt.rename, NULL, TU_OPT_EACH},
-    {0, "slice", "[REGEX=]SLICE", "keep a part, 0:10,:,3 as in Python; repeatable",
+    {0, "slice", "[REGEX=]SLICE", "keep a part, 0:10,:,3 as in Python, no steps; repeatable",
      TU_OPT_STRING, &opt.slice, NULL, TU_OPT_EACH},
     {'d', "dtype", "[REGEX=]DTYPE",
      "cast; without REGEX the floating-point ones; repeatable", TU_OPT_STRING, &opt.dtype,

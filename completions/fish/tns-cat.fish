@@ -4,7 +4,7 @@ complete -c tns-cat -s e -l regex -x -d 'only tensors whose name begins with a m
 complete -c tns-cat -s x -l exclude -x -d 'not tensors whose whole name matches; repeatable'
 complete -c tns-cat -s X -l exclude-regex -x -d 'not tensors whose name begins with a match; repeatable'
 complete -c tns-cat -s r -l rename -x -d 'replace what matches at the start of names; repeatable'
-complete -c tns-cat -l slice -x -d 'keep a part, 0:10,:,3 as in Python; repeatable'
+complete -c tns-cat -l slice -x -d 'keep a part, 0:10,:,3 as in Python, no steps; repeatable'
 complete -c tns-cat -s d -l dtype -x -d 'cast; without REGEX the floating-point ones; repeatable'
 complete -c tns-cat -l order -x -d 'tensors that match come first; repeatable'
 complete -c tns-cat -l join -d 'one segment of many, pieces made whole'
