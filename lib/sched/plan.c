@@ -109,7 +109,8 @@ static void traffic(struct price *p, const struct tui_times *t)
     struct tu_train_row *r = p->r;
     const struct tu_train_query *q = p->q;
     const struct tu_layout_choice *a = &r->at;
-    double mbs = (double)r->microbatches, layers = (double)(q->model->layers + q->model->mtp_layers) / a->pp;
+    double mbs = (double)r->microbatches;
+    double layers = (double)(q->model->layers + q->model->mtp_layers) / a->pp;
     double bytes = hop(q, a) * q->cluster.network_bs;
     r->tp_bytes = t->tp_bytes * layers * mbs;
     r->ep_bytes = t->ep_bytes * (layers - (double)q->model->dense_layers / a->pp) * mbs;

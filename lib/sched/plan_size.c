@@ -44,7 +44,8 @@ static double norm(const struct tu_model *m)
 
 static double norms(const struct tu_model *m)
 {
-    return (m->post_norms ? 4 : m->one_norm ? 1 : 2) * norm(m) + (m->qk_norm ? 2 * (double)m->head_dim : 0) +
+    return (m->post_norms ? 4 : m->one_norm ? 1 : 2) * norm(m) +
+           (m->qk_norm ? 2 * (double)m->head_dim : 0) +
            (double)(m->q_rank + m->kv_rank);
 }
 

@@ -4,7 +4,8 @@
  *
  * Layers are alike but for the first ones of a model with experts, which may have none;
  * the first stage adds the vision encoder and the embedding, the last
- * the head, the loss and what predicts further tokens. Split evenly, or so that the longest stage is shortest. */
+ * the head, the loss and what predicts further tokens. Split evenly, or so that the longest
+ * stage is shortest. */
 #include <math.h>
 #include <string.h>
 #include "sched/plan_stage.h"

@@ -21,8 +21,8 @@ double tui_attention_weights(const struct tu_model *m);
 double tui_score_width(const struct tu_model *m);
 /* The same model without experts, as its first layers may be. */
 struct tu_model tui_dense(const struct tu_model *m);
-/* Parameters of what predicts one more token, apart from its layer: two norms and one behind it, and
- * the product that joins the last layer's result with an embedding. */
+/* Parameters of what predicts one more token, apart from its layer: two norms and one
+ * behind it, and the product that joins the last layer's result with an embedding. */
 double tui_mtp_join(const struct tu_model *m);
 /* Chunks of a rank. */
 uint32_t tui_chunks(const struct tu_layout_choice *a);
