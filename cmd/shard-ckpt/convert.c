@@ -3,6 +3,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "opts.h"
 
@@ -124,6 +125,8 @@ static int run(struct tu_ctx *ctx, int argc, char **argv)
 static int run_save(struct tu_ctx *ctx, int argc, char **argv)
 {
     (void)argc;
+    if (isatty(STDIN_FILENO))
+        return tu_usage(ctx, "standard input is a terminal; the stream comes by a pipe");
     return shard_convert(ctx, "-", "tns", argv[0], &target,
                          shard_opts(&target, ctx->force));
 }

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* plan.c: what convert would do: bytes, memory, space, files. Nothing is written. */
 
+#include <stdio.h>
+
 #include "opts.h"
 
 static struct target_options target;
@@ -26,6 +28,13 @@ static void text(struct tu_ctx *ctx, const struct tu_ckpt *to,
                  to->file[f].save.n, to->root, *to->file[f].path ? "/" : "",
                  to->file[f].path);
     }
+    const char *folder = to->layout->side_folder;
+    for (size_t i = 0; i < to->sides && folder; i++)
+        tu_print(ctx, "%10s                 %s/%s%s%s\n", tu_size_text(to->side[i].n, a),
+                 to->root, folder, *folder ? "/" : "", to->side[i].name);
+    if (cost->space_bytes > cost->free_bytes)
+        tu_print(ctx, "does not fit: %s are lacking\n",
+                 tu_size_text(cost->space_bytes - cost->free_bytes, a));
 }
 
 static void json(struct tu_ctx *ctx, const struct tu_ckpt *to,
@@ -45,6 +54,15 @@ static void json(struct tu_ctx *ctx, const struct tu_ckpt *to,
         tu_jw_open(w, NULL, '{');
         tu_jw_str(w, "path", to->file[f].path);
         tu_jw_u64(w, "tensors", to->file[f].save.n);
+        tu_jw_close(w, '}');
+    }
+    const char *folder = to->layout->side_folder;
+    for (size_t i = 0; i < to->sides && folder; i++) {
+        char path[512];
+        snprintf(path, sizeof path, "%s%s%s", folder, *folder ? "/" : "", to->side[i].name);
+        tu_jw_open(w, NULL, '{');
+        tu_jw_str(w, "path", path);
+        tu_jw_u64(w, "tensors", 0);
         tu_jw_close(w, '}');
     }
     tu_jw_close(w, ']');
@@ -69,7 +87,9 @@ static int run(struct tu_ctx *ctx, int argc, char **argv)
         text(ctx, to, &cost);
     if (!rc)
         json(ctx, to, &cost);
-    int status = rc ? tu_error(ctx, &err) : 0;
+    int status = rc                                   ? tu_error(ctx, &err)
+                 : cost.space_bytes > cost.free_bytes ? TU_STATUS_NO
+                                                      : TU_STATUS_YES;
     tu_ckpt_close(to);
     tu_ckpt_close(from);
     return status;

@@ -8,8 +8,9 @@
 
 #include "ckpt.h"
 
-int tui_load_map(struct tu_map **out, const char *name, const struct tu_model *model,
-                 const struct tu_shard_opts *o, struct tu_err *err)
+/* The user's lines come first in reading; behind, where the map is to be written. */
+static int load_map(struct tu_map **out, const char *name, const struct tu_model *model,
+                    const struct tu_shard_opts *o, bool behind, struct tu_err *err)
 {
     struct tu_map *map = NULL, *more = NULL;
     char *text = NULL;
@@ -18,9 +19,14 @@ int tui_load_map(struct tu_map **out, const char *name, const struct tu_model *m
     if (!rc && o && o->map_file) {
         rc = tu_file_read(o->map_file, (size_t)16 << 20, &text, &n, err);
         if (!rc)
-            rc = tu_map_parse(&more, o->map_file, text, err);
+            rc = tu_map_parse(&more, behind ? name : o->map_file, text, err);
         if (!rc)
-            rc = tu_map_prepend(map, more, err);
+            rc = behind ? tu_map_prepend(more, map, err) : tu_map_prepend(map, more, err);
+        if (!rc && behind) {
+            struct tu_map *swap = map;
+            map = more;
+            more = swap;
+        }
         tu_map_free(more);
         tu_free(text);
     }
@@ -31,6 +37,18 @@ int tui_load_map(struct tu_map **out, const char *name, const struct tu_model *m
     tu_map_bind(map, model);
     *out = map;
     return 0;
+}
+
+int tui_load_map(struct tu_map **out, const char *name, const struct tu_model *model,
+                 const struct tu_shard_opts *o, struct tu_err *err)
+{
+    return load_map(out, name, model, o, false, err);
+}
+
+int tui_target_map(struct tu_ckpt *c, const char *name, const struct tu_shard_opts *o,
+                   struct tu_err *err)
+{
+    return load_map(&c->map, name, &c->model, o, true, err);
 }
 
 int tui_set_canonical(struct tu_ckpt *c, const struct tu_shard_opts *o,

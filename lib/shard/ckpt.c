@@ -319,6 +319,8 @@ int tu_ckpt_plan(struct tu_ckpt **out, const struct tu_ckpt *from, const char *r
                               err);
     }
     if (!rc)
+        rc = tui_config_dtype(c, err);
+    if (!rc)
         rc = layout->plan(c, &spec, o, err);
     if (!rc)
         rc = tui_adopt_atoms(c, err);

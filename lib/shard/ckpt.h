@@ -32,6 +32,8 @@ int tui_sides_from_meta(struct tu_ckpt *c, const char *json, size_t n,
                         struct tu_err *err);
 /* A config.json among the side files, made from the model where none travelled along. */
 int tui_ensure_config(struct tu_ckpt *c, struct tu_err *err);
+/* A plan that casts says so in the config.json that travels along. */
+int tui_config_dtype(struct tu_ckpt *c, struct tu_err *err);
 /* "bfloat16" and so on: what a plan's weights are; NULL where torch has no such word. */
 const char *tui_dtype_word(const struct tu_ckpt *c);
 
@@ -111,6 +113,10 @@ int tui_set_canonical(struct tu_ckpt *c, const struct tu_shard_opts *o,
 /* A built-in map, with the user's lines before it, bound to the model. */
 int tui_load_map(struct tu_map **out, const char *name, const struct tu_model *model,
                  const struct tu_shard_opts *o, struct tu_err *err);
+/* The map of a plan: a layout's own names come before the user's, which are another
+ * maker's. */
+int tui_target_map(struct tu_ckpt *c, const char *name, const struct tu_shard_opts *o,
+                   struct tu_err *err);
 
 /* Other names (rename.c). */
 int tui_renames_new(struct tu_ckpt *c, const struct tu_shard_opts *o, struct tu_err *err);
@@ -132,6 +138,9 @@ int tui_check_complete(const struct tu_ckpt *c, const struct tu_shard_opts *o,
 /* Every tensor of a stage is on all its tensor- and expert-parallel ranks. Errors:
  * TU_EINCOMPLETE names tensors and a rank. */
 int tui_check_ranks(const struct tu_ckpt *c, struct tu_err *err);
+
+/* What divides n, for messages: "1, 2, 4", as many as fit. */
+void tui_divisors(uint64_t n, char out[64]);
 
 /* Fuses (fuse.c)
  * --------------------------------------------------------------------------------- */

@@ -7,6 +7,7 @@
  * training/checkpointing.py fix_query_key_value_ordering (the three orders of QKV),
  * transformers models/llama/convert_llama_weights_to_hf.py permute (rotary pairs). */
 
+#include <stdio.h>
 #include <string.h>
 
 #include "ckpt.h"
@@ -123,11 +124,23 @@ int tui_fuse_spans(const struct tu_ckpt *c, const struct tu_fuse *all, uint32_t 
     return emit(&fr, row0, n, rows_before(c, f, k, tp), 1, err);
 }
 
+void tui_divisors(uint64_t n, char out[64])
+{
+    size_t at = 0;
+    out[0] = 0;
+    for (uint64_t d = 1; d <= n && d <= 4096 && at + 12 < 64; d++)
+        if (n % d == 0)
+            at += (size_t)snprintf(out + at, 64 - at, "%s%llu", at ? ", " : "",
+                                   (unsigned long long)d);
+}
+
 static int uneven(const char *name, const char *what, uint64_t n, uint32_t tp,
                   struct tu_err *err)
 {
-    return tu_fail(err, TU_EUSAGE, "'%.90s': %llu %s do not divide by tp=%u", name,
-                   (unsigned long long)n, what, tp);
+    char legal[64];
+    tui_divisors(n, legal);
+    return tu_fail(err, TU_EUSAGE, "'%.90s': %llu %s do not divide by tp=%u, but by %s",
+                   name, (unsigned long long)n, what, tp, legal);
 }
 
 int tui_fuse_shape(const struct tu_ckpt *c, const struct tu_fuse *f, const char *name,

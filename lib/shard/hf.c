@@ -23,11 +23,18 @@ static bool has_weights(const char *path)
     return false;
 }
 
+/* An index stands for the folder that it lies in. */
+static bool is_index(const char *path)
+{
+    return tui_is_file(path) && (tui_has_suffix(path, ".safetensors.index.json") ||
+                                 tui_has_suffix(path, ".bin.index.json"));
+}
+
 static int hf_detect(const char *path)
 {
     char ref[4096];
     if (!tui_is_dir(path))
-        return 0;
+        return is_index(path) ? 90 : 0;
     snprintf(ref, sizeof ref, "%s/refs/main", path);
     return has_weights(path) ? 90 : tui_is_file(ref) ? 60 : 0;
 }
@@ -41,6 +48,13 @@ static int hf_open(struct tu_ckpt *c, const struct tu_spec *spec,
     int rc = tu_hf_snapshot(&folder, c->root, err);
     if (!rc)
         rc = tui_add_one(c, folder, "", tu_format_find("hf"), o, job, err);
+    if (!rc && is_index(folder)) { /* its folder: "." for a bare name */
+        char *slash = strrchr(folder, '/');
+        if (slash)
+            slash[slash == folder] = 0;
+        else
+            memcpy(folder, ".", 2);
+    }
     if (!rc)
         rc = tui_sides_from(c, folder, err);
     tu_free(folder);

@@ -181,7 +181,7 @@ int tui_megatron_plan(struct tu_ckpt *c, const struct tu_spec *spec,
     if (!rc)
         rc = tui_megatron_iteration(c, spec, err);
     if (!rc)
-        rc = tui_load_map(&c->map, map, &c->model, o, err);
+        rc = tui_target_map(c, map, o, err);
     if (!rc)
         rc = tui_ensure_config(c, err);
     if (!rc)

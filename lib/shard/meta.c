@@ -81,6 +81,18 @@ static size_t find_tensor(const struct tu_ckpt *c, const char *name)
     return tu_source_find(c->file[0].source, name);
 }
 
+/* The last files may be missing: the rows of one tensor say how many there were. */
+static int all_there(const struct tu_ckpt *c, struct tu_err *err)
+{
+    size_t q = find_tensor(c, "layers.0.attention.wq.weight");
+    const struct tu_tensor *t = q == SIZE_MAX ? NULL : &c->file[0].source->tensor[q];
+    uint64_t rows = c->model.heads * c->model.head_dim;
+    if (!t || t->rank != 2 || !t->dim[0] || rows % t->dim[0] || rows / t->dim[0] <= c->tp)
+        return 0;
+    return tu_fail(err, TU_EINCOMPLETE, "%.150s: consolidated.%02u.pth is missing (%llu in all)",
+                   c->root, c->tp, (unsigned long long)(rows / t->dim[0]));
+}
+
 static int meta_open(struct tu_ckpt *c, const struct tu_spec *spec,
                      const struct tu_shard_opts *o, const struct tu_job *job,
                      struct tu_err *err)
@@ -118,6 +130,8 @@ static int meta_open(struct tu_ckpt *c, const struct tu_spec *spec,
         rc = tui_sides_from(c, hf, err);
     if (!rc)
         rc = read_params(c, o, err);
+    if (!rc)
+        rc = all_there(c, err);
     if (!rc)
         rc = tui_load_map(&c->map, "meta-llama", &c->model, o, err);
     if (!rc)
@@ -170,7 +184,7 @@ static int meta_plan(struct tu_ckpt *c, const struct tu_spec *spec,
             c->file[number].save.folder_name = "consolidated";
     }
     if (!rc)
-        rc = tui_load_map(&c->map, "meta-llama", &c->model, o, err);
+        rc = tui_target_map(c, "meta-llama", o, err);
     if (!rc)
         rc = tui_ensure_config(c, err);
     if (!rc)

@@ -15,11 +15,14 @@ int tui_plan_stages(struct tu_ckpt *c, const char *layers, struct tu_err *err)
     c->stage = tu_arena_alloc(c->arena, n, sizeof *c->stage, err);
     if (!c->stage)
         return TU_ENOMEM;
-    if (!layers && total % n)
+    if (!layers && total % n) {
+        char legal[64];
+        tui_divisors(total, legal);
         return tu_fail(err, TU_EUSAGE,
-                       "%llu layers do not divide by pp=%u x vpp=%u: choose a product "
-                       "that divides, or give layers=N+N+… with %u numbers",
-                       (unsigned long long)total, c->pp, c->vpp, n);
+                       "%llu layers do not divide by pp=%u x vpp=%u: make the product one "
+                       "of %s, or give layers=N+N+… with %u numbers",
+                       (unsigned long long)total, c->pp, c->vpp, legal, n);
+    }
     for (uint32_t i = 0; i < n; i++) {
         uint64_t count = total / n;
         if (layers) {

@@ -146,6 +146,11 @@ int tu_plan_cost(const struct tu_ckpt *from, const struct tu_ckpt *to,
         for (size_t i = 0; i < to->file[f].save.n; i++)
             out->write_bytes += to->file[f].save.tensor[i].bytes;
     out->space_bytes = space_for(from, out->write_bytes);
+    for (size_t i = 0; i < to->sides && to->layout->side_folder; i++) {
+        out->write_bytes += to->side[i].n;
+        out->space_bytes += to->side[i].n;
+        out->files++;
+    }
     return free_bytes(to->root, &out->free_bytes, err);
 }
 
@@ -451,6 +456,8 @@ int tu_ckpt_convert(const struct tu_ckpt *from, struct tu_ckpt *to,
     if (!rc && folder) {
         rc = make_partial(to, &partial, &lock, err);
         t.folder = partial;
+        if (!rc)
+            tu_job_temporary(job, partial, true);
     }
     if (!rc)
         rc = tui_target_write(&t, from, o, d, err);
@@ -462,6 +469,8 @@ int tu_ckpt_convert(const struct tu_ckpt *from, struct tu_ckpt *to,
         tui_remove_tree(partial);
         close(lock);
     }
+    if (partial)
+        tu_job_temporary(job, partial, false);
 out:
     if (d != digest)
         tu_free(d);

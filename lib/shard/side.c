@@ -50,13 +50,70 @@ int tu_ckpt_files(const struct tu_ckpt *c, struct tu_buf *out, struct tu_err *er
     return rc;
 }
 
-const char *tui_dtype_word(const struct tu_ckpt *c)
+static const char *word_of(uint32_t dtype)
 {
-    uint32_t dtype = c->roles ? tui_plan_dtype(c, c->role[0].dtype) : TU_DTYPE_NONE;
     return dtype == TU_BF16  ? "bfloat16"
            : dtype == TU_F16 ? "float16"
            : dtype == TU_F32 ? "float32"
                              : NULL;
+}
+
+const char *tui_dtype_word(const struct tu_ckpt *c)
+{
+    return word_of(c->roles ? tui_plan_dtype(c, c->role[0].dtype) : TU_DTYPE_NONE);
+}
+
+/* A configuration's text with another word behind each "torch_dtype" and "dtype", of older
+ * and newer versions of transformers; all else stays byte for byte. */
+static int replace_dtype(struct tu_buf *out, const char *text, const char *word, bool *yes,
+                         struct tu_err *err)
+{
+    const char *at = text, *key;
+    int rc = 0;
+    *yes = false;
+    while (!rc && (key = strstr(at, "dtype\""))) {
+        const char *end = key + 6, *v = end;
+        bool ours = (key > text && key[-1] == '"') ||
+                    (key - text > 6 && !memcmp(key - 7, "\"torch_", 7));
+        v += strspn(v, " \t\r\n");
+        ours = ours && *v == ':';
+        v += ours;
+        v += ours ? strspn(v, " \t\r\n") : 0;
+        const char *close = ours && *v == '"' ? strchr(v + 1, '"') : NULL;
+        rc = tu_buf_add(out, at, (size_t)((close ? v + 1 : end) - at), err);
+        if (!rc && close)
+            rc = tu_buf_text(out, word, err);
+        *yes |= close != NULL;
+        at = close ? close : end;
+    }
+    return rc ? rc : tu_buf_text(out, at, err);
+}
+
+int tui_config_dtype(struct tu_ckpt *c, struct tu_err *err)
+{
+    const char *word = word_of(c->dtype);
+    int rc = 0;
+    for (size_t i = 0; i < c->sides && word && !rc; i++) {
+        struct tu_side *s = &c->side[i];
+        const char *brace = strchr(s->text, '{');
+        struct tu_buf b = {0};
+        bool yes;
+        if (strcmp(s->name, "config.json") || !brace)
+            continue;
+        rc = replace_dtype(&b, s->text, word, &yes, err);
+        if (!rc && !yes) {
+            tu_buf_reset(&b);
+            rc = tu_buf_printf(&b, err, "%.*s{\n  \"torch_dtype\": \"%s\"%s%s",
+                               (int)(brace - s->text), s->text, word,
+                               brace[1 + strspn(brace + 1, " \t\r\n")] == '}' ? "" : ",",
+                               brace + 1);
+        }
+        s->n = b.n;
+        if (!rc && !(s->text = tu_arena_text(c->arena, b.data, b.n, err)))
+            rc = TU_ENOMEM;
+        tu_buf_release(&b);
+    }
+    return rc;
 }
 
 int tui_ensure_config(struct tu_ckpt *c, struct tu_err *err)

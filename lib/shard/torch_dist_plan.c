@@ -321,7 +321,7 @@ int tui_torch_dist_plan(struct tu_ckpt *c, const struct tu_spec *spec,
     if (!rc)
         rc = add_files(c, folder, d.ranks, err);
     if (!rc)
-        rc = tui_load_map(&c->map, "mcore-te", &c->model, o, err);
+        rc = tui_target_map(c, "mcore-te", o, err);
     if (!rc)
         rc = tui_ensure_config(c, err);
     if (!rc)

@@ -221,6 +221,123 @@ rename_in() {
     only_files
 }
 
+@test "a split that does not come out even names those that do" {
+    run -2 shard-ckpt convert --to megatron:pp=3 "$DATA/hf/llama" m
+    assert_output --partial 'one of 1, 2, 4, or give layers='
+    run -2 shard-ckpt convert --to megatron:tp=3 "$DATA/hf/llama" m
+    assert_output --regexp 'divide by tp=3, but by 1, 2, 4'
+}
+
+@test "an index is a source, and stands for its folder" {
+    run -0 shard-ckpt diff "$DATA/hf/llama_sharded/model.safetensors.index.json" "$DATA/hf/llama_sharded"
+    run -0 shard-ckpt diff "$DATA/hf/llama_v4_bins/pytorch_model.bin.index.json" "$DATA/hf/llama_v4_bins"
+    cd "$DATA/hf/llama_sharded"
+    run -0 shard-ckpt ls --json model.safetensors.index.json
+    assert_output --partial '"layout":"hf"'
+    assert_output --partial '"family":"llama"'
+}
+
+@test "META of a model is canonical: its keys are sorted" {
+    needs_python
+    shard-ckpt cat "$DATA/hf/qwen3_moe" >m.tns
+    python3 - <<'END'
+import json
+data = open("m.tns", "rb").read()
+text = data[data.rindex(b"{", 0, data.index(b'"family"')):]
+keys = [k for k, _ in json.JSONDecoder(object_pairs_hook=list).raw_decode(text.decode("latin1"))[0]]
+assert "vocab" in keys and keys == sorted(keys), keys
+END
+}
+
+@test "a user's line without read does not rename what Megatron has a name for" {
+    shard-ckpt convert --to hf "$DATA/hf/llama" h
+    LC_ALL=C sed -i 's/model\.norm\.weight/model.nrom.weight/' h/model.safetensors
+    printf 'model\\.nrom\\.weight\tnorm.weight\tcopy\n' >own.map
+    run -3 shard-ckpt verify h
+    shard-ckpt convert --map own.map --to megatron:tp=2 h m
+    run -0 shard-ckpt ls --pieces m
+    assert_output --partial 'decoder.final_layernorm.weight'
+    run -0 shard-ckpt diff m "$DATA/hf/llama"
+    run -0 shard-ckpt diff --map own.map m h
+}
+
+@test "a cast is said in config.json, whose other bytes stay" {
+    shard-ckpt convert --to hf --dtype f16 "$DATA/hf/llama" h
+    grep -Eq '"(torch_)?dtype": "float16"' h/config.json
+    run -0 diff <(sed -E 's/("(torch_)?dtype": )"[a-z0-9]*"/\1/' "$DATA/hf/llama/config.json") \
+        <(sed -E 's/("(torch_)?dtype": )"[a-z0-9]*"/\1/' h/config.json)
+    shard-ckpt convert --to hf "$DATA/hf/llama" n
+    sed -Ei '/dtype"/d' n/config.json
+    shard-ckpt convert --to hf --dtype f32 n o
+    grep -q '"torch_dtype": "float32",' o/config.json
+}
+
+@test "--list names layouts and maps" {
+    run -0 shard-ckpt --list=all
+    assert_output --partial $'megatron\t'
+    assert_output --partial $'mcore-te\t'
+}
+
+@test "a plan counts the small files" {
+    run -0 shard-ckpt plan --json --to megatron "$DATA/hf/llama" m
+    assert_output --partial '{"path":"hf/config.json","tensors":0}'
+    run -0 shard-ckpt plan --to megatron "$DATA/hf/llama" m
+    assert_output --partial 'm/hf/tokenizer.json'
+}
+
+@test "a plan that does not fit says so and is answered no" {
+    [ "$(stat -f -c %a /proc)" = 0 ] || skip 'no file system here that is always full'
+    run -1 shard-ckpt plan --to hf "$DATA/hf/llama" /proc/none
+    assert_output --partial 'does not fit'
+    run -1 shard-ckpt plan --json --to hf "$DATA/hf/llama" /proc/none
+    assert_output --partial '"fits":false'
+}
+
+@test "a signal leaves no partial folder" {
+    tns-gen --shape 4096,4096 --dtype f32 a b -o big.tns
+    shard-ckpt convert --to tns:ranks=4 big.tns out &
+    for ((i = 0; i < 1000; i++)); do
+        [ -z "$(compgen -G 'out.partial-*')" ] || break
+        sleep 0.002
+    done
+    kill -TERM $!
+    rc=0
+    wait $! || rc=$?
+    [ $rc = 143 ]
+    only_files big.tns
+}
+
+@test "save does not wait for a terminal" {
+    needs_terminal
+    run script -qec 'shard-ckpt save --to hf out; echo status $?' /dev/null
+    assert_output --partial 'standard input is a terminal'
+    assert_output --partial 'status 2'
+    [ ! -e out ]
+}
+
+@test "a replica that differs is named in full" {
+    needs_python
+    shard-ckpt convert --to megatron:tp=2 "$DATA/hf/llama" m
+    python3 - "$DATA/hf/llama/model.safetensors" m/release/mp_rank_01/model_optim_rng.pt <<'END'
+import json, sys
+data = open(sys.argv[1], "rb").read()
+n = 8 + int.from_bytes(data[:8], "little")
+first, end = json.loads(data[8:n])["model.layers.2.post_attention_layernorm.weight"]["data_offsets"]
+rank = bytearray(open(sys.argv[2], "rb").read())
+rank[rank.index(data[n + first : n + end])] ^= 1
+open(sys.argv[2], "wb").write(rank)
+END
+    run -3 shard-ckpt verify --no-crc m
+    assert_output --partial "'decoder.layers.2.mlp.linear_fc1.layer_norm_weight' differs from its replica at element 0"
+}
+
+@test "a missing last file of Meta's is named" {
+    cp -r "$DATA/meta/llama3_2" m
+    rm m/consolidated.01.pth
+    run -3 shard-ckpt verify m
+    assert_output --partial 'consolidated.01.pth is missing (2 in all)'
+}
+
 @test "an existing destination is refused, and replaced whole with -f" {
     shard-ckpt convert --to hf "$DATA/hf/llama" out
     run -2 shard-ckpt convert --to hf "$DATA/hf/llama_even" out
