@@ -415,7 +415,8 @@ int tui_publish(const char *partial, const char *root, bool force, int *lock,
     return rc;
 }
 
-static int make_partial(struct tu_ckpt *to, char **out, int *lock, struct tu_err *err)
+static int make_partial(struct tu_ckpt *to, const struct tu_job *job, char **out, int *lock,
+                        struct tu_err *err)
 {
     size_t n = strlen(to->root);
     while (n > 1 && to->root[n - 1] == '/')
@@ -424,9 +425,10 @@ static int make_partial(struct tu_ckpt *to, char **out, int *lock, struct tu_err
                                  tui_plan_id(to));
     if (!path)
         return TU_ENOMEM;
+    *out = path;
+    tu_job_temporary(job, path, true);
     if (mkdir(path, 0777) && errno != EEXIST)
         return tu_fail_errno(err, "%s", path);
-    *out = path;
     int rc = lock_folder(path, LOCK_NB, lock, err);
     if (!rc)
         tui_empty_tree(path); /* of a run that was killed */
@@ -454,10 +456,8 @@ int tu_ckpt_convert(const struct tu_ckpt *from, struct tu_ckpt *to,
         goto out;
     }
     if (!rc && folder) {
-        rc = make_partial(to, &partial, &lock, err);
+        rc = make_partial(to, job, &partial, &lock, err);
         t.folder = partial;
-        if (!rc)
-            tu_job_temporary(job, partial, true);
     }
     if (!rc)
         rc = tui_target_write(&t, from, o, d, err);
