@@ -21,13 +21,13 @@ static struct {
          .order = TU_ORDER_FIXED};
 
 static const struct tu_opt options[] = {
-    {0, "op", "sum|prod|min|max|avg|mulsum", "what is done to the elements (default sum)", TU_OPT_STRING,
-     &opt.op, NULL, 0},
+    {0, "op", "sum|prod|min|max|avg|mulsum", "what is done to the elements (default sum)",
+     TU_OPT_STRING, &opt.op, NULL, 0},
     {0, "premul", NULL, "factor of mulsum (default 2)", TU_OPT_DOUBLE, &opt.premul, NULL,
      0},
     {'n', "ranks", NULL, "workers (default 2)", TU_OPT_U64, &opt.ranks, NULL, 0},
-    {0, "algo", "ALGORITHM[:KEY=VALUE,...]|auto", "algorithm of --reduce-order any (default auto)", TU_OPT_STRING,
-     &opt.algo, NULL, 0},
+    {0, "algo", "ALGORITHM[:KEY=VALUE,...]|auto", "algorithm of --reduce-order any (default auto)",
+     TU_OPT_STRING, &opt.algo, NULL, 0},
     {0, "reduce-order", NULL, "order of additions (default fixed: a tree)", TU_OPT_CHOICE,
      &opt.order, tu_order_names, 0},
     {0, "memory", NULL, "what the inputs may take (default 4G)", TU_OPT_SIZE, &opt.memory,

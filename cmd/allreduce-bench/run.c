@@ -42,14 +42,14 @@ static const struct tu_opt options[] = {
      NULL, 0},
     {'d', "dtype", NULL, "element types (default f32)", TU_OPT_DTYPE, &opt.dtype, NULL,
      TU_OPT_LIST},
-    {0, "op", "sum|prod|min|max|avg|mulsum", "what is done to the elements (default sum)", TU_OPT_STRING,
-     &opt.op, NULL, 0},
+    {0, "op", "sum|prod|min|max|avg|mulsum", "what is done to the elements (default sum)",
+     TU_OPT_STRING, &opt.op, NULL, 0},
     {0, "premul", NULL, "factor of mulsum (default 2)", TU_OPT_DOUBLE, &opt.premul, NULL,
      0},
     {0, "root", NULL, "root of the rooted collectives (default 0)", TU_OPT_U64, &opt.root,
      NULL, 0},
-    {0, "algo", "ALGORITHM[:KEY=VALUE,...]|auto|all", "how it is done; repeatable (default auto)", TU_OPT_STRING,
-     &opt.algo, NULL, TU_OPT_EACH},
+    {0, "algo", "ALGORITHM[:KEY=VALUE,...]|auto|all", "how it is done; repeatable (default auto)",
+     TU_OPT_STRING, &opt.algo, NULL, TU_OPT_EACH},
     {0, "reduce-order", NULL, "order of additions: the algorithm's, a tree, or exact",
      TU_OPT_CHOICE, &opt.order, tu_order_names, 0},
     {0, "iters", NULL, "operations timed for a size (default 20)", TU_OPT_U64, &opt.iters,
@@ -244,8 +244,7 @@ static int check_options(const struct tu_bench *b, struct tu_err *err)
         for (size_t k = 0; k < b->colls && !known; k++)
             known = tu_algorithm_find(b->coll[k], s.name) != NULL;
         if (!known)
-            code = tu_fail(err, TU_EUSAGE, "no algorithm '%s' for these collectives",
-                           s.name);
+            code = tu_fail(err, TU_EUSAGE, "--coll has no algorithm '%s'", s.name);
         tu_spec_release(&s);
     }
     return code;

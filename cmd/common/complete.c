@@ -148,7 +148,7 @@ static void bash_words(struct tu_ctx *ctx, const struct tu_cmd *cmd)
     const struct tu_listing *operand = tu_names_operand(ctx->top, cmd);
     tu_print(ctx, "    %s) words='", cmd == ctx->top ? "''" : cmd->name);
     each_option(ctx, cmd, bash_word);
-    tu_print(ctx, "' files=%s names=\"", takes_files(cmd) ? "y" : "");
+    tu_print(ctx, "' files='%s' names=\"", takes_files(cmd) ? "y" : "");
     for (size_t s = 0; cmd->subs && cmd->subs[s]; s++)
         tu_print(ctx, "%s%s", s ? " " : "", cmd->subs[s]->name);
     if (operand)

@@ -51,7 +51,8 @@ const struct tu_listing quantize_listings[] = {
     {"codecs", "codecs, for -t and --rule", codec_row, codec_key},
     {"mixtures", "llama.cpp's mixtures, for -t", tu_mixture_list, NULL},
     {"roles", "roles that mixtures go by, with their patterns", role_row, NULL},
-    {"methods", "how inputs of layers or the step before are used, for --method", calib_method_row, NULL},
+    {"methods", "how inputs of layers or the step before are used, for --method",
+     calib_method_row, NULL},
     {0},
 };
 

@@ -200,7 +200,8 @@ complete_words() {
     assert_equal "$(complete_words pipe-sched plan --emit m)" megatron
     complete_words quantize -t q4 | grep -x q4_k_m
     complete_words pipe-sched compare z | grep -x zb-h1
-    ! complete_words pipe-sched compare z | grep -x z-file
+    run complete_words pipe-sched compare z
+    refute_line z-file
     complete_words pipe-sched draw z | grep -x z-file
     complete_words allreduce-bench run --algo r | grep -x ring
     complete_words quantize g | grep -x gen-file

@@ -21,7 +21,6 @@ load helper
 @test "the program in tensorutils.3 is the example" {
     awk '/^\.Bd -literal/ { inside = 1; next } /^\.Ed/ { inside = 0 } inside' "$ROOT/man/tensorutils.3" |
         sed 's/\\-/-/g; s/\\e/\\/g' | diff - <(sed -n '/^#include <stdio/,$p' "$ROOT/examples/library/ls.c")
-    [ "$(ls "$ROOT"/lib/tensorutils/*.h | wc -l)" -gt 9 ]
     for header in "$ROOT"/lib/tensorutils/*.h; do
         grep -qF ".It In tensorutils/${header##*/}" "$ROOT/man/tensorutils.3"
     done
