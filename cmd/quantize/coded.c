@@ -3,6 +3,7 @@
 #include "quantize/coded.h"
 #include <string.h>
 #include "quantize/meta.h"
+#include "quantize/target.h"
 
 void coded_forget(struct coded *c)
 {
@@ -119,4 +120,33 @@ int coded_side(struct coded *c, struct input *in, struct tu_err *err)
         left += !c->have[i];
     c->pending = left > 0;
     return input_read(in, c->side[k], (size_t)p->bytes, err);
+}
+
+static int pass_record(const struct coded_pass *p, enum item what, struct tu_err *err)
+{
+    if (p->coded->pending && what != ITEM_TENSOR)
+        return coded_missing(p->coded, err);
+    if (what == ITEM_TENSOR)
+        return p->tensor(p->run, err);
+    if (what == ITEM_META && strcmp(p->in->topic, "contents") != 0)
+        return target_meta_plain(p->target, p->in, err);
+    if (what == ITEM_OTHER)
+        return target_copy(p->target, p->in, err);
+    return what == ITEM_END ? target_end(p->target, err) : 0;
+}
+
+int coded_input(const struct coded_pass *p, const char *path, struct tu_err *err)
+{
+    enum item what = ITEM_OTHER;
+    int rc = input_open(p->in, path, p->hf, p->ctx, err);
+    if (!rc && p->in->folder && !p->target->beside &&
+        !(p->target->beside = tu_strdup(p->in->folder, err)))
+        rc = TU_ENOMEM;
+    while (!rc && what != ITEM_DONE && (rc = input_next(p->in, &what, err)) == 0)
+        rc = pass_record(p, what, err);
+    if (rc)
+        tu_err_prefix(err, "%s", path);
+    input_close(p->in);
+    coded_forget(p->coded);
+    return rc;
 }

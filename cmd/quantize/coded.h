@@ -33,4 +33,18 @@ TU_MUST int coded_read(struct coded *c, struct input *in, void *buf, size_t n,
                        struct tu_err *err);
 void coded_forget(struct coded *c);
 
+/* How an input goes to the target: `tensor` is called for each tensor's record, everything
+ * else is carried along. */
+struct coded_pass {
+    struct tu_ctx *ctx;
+    struct input *in;
+    struct coded *coded;
+    struct target *target;
+    bool hf; /* a GGUF file's tensors get Hugging Face's names */
+    int (*tensor)(void *run, struct tu_err *err);
+    void *run;
+};
+/* All records of one input, opened and closed here. Errors begin with the path. */
+TU_MUST int coded_input(const struct coded_pass *p, const char *path, struct tu_err *err);
+
 #endif

@@ -3,7 +3,6 @@
  *
  * What a tensor was is in its dtype (ggml's blocks) or in its `quant` metadata. Codes
  * whose side tensors follow are kept aside until those have come. */
-#include <string.h>
 #include "quantize/coded.h"
 #include "quantize/step.h"
 #include "quantize/target.h"
@@ -52,8 +51,9 @@ static int decode_now(struct run *r, struct tu_err *err)
     return rc;
 }
 
-static int decode_tensor(struct run *r, struct tu_err *err)
+static int decode_tensor(void *ctx, struct tu_err *err)
 {
+    struct run *r = ctx;
     bool yes = true;
     int rc = r->coded.pending ? coded_side(&r->coded, &r->in, err)
                               : coded_begin(&r->coded, &r->in, &yes, err);
@@ -65,38 +65,14 @@ static int decode_tensor(struct run *r, struct tu_err *err)
                              : target_copy(&r->target, &r->in, err);
 }
 
-static int decode_input(struct run *r, const char *path, struct tu_err *err)
-{
-    enum item what = ITEM_OTHER;
-    const bool hf = hf_names < 0 ? target_is_hf(r->ctx) : hf_names == NAMES_HF;
-    int rc = input_open(&r->in, path, hf, r->ctx, err);
-    if (!rc && r->in.folder && !r->target.beside &&
-        !(r->target.beside = tu_strdup(r->in.folder, err)))
-        rc = TU_ENOMEM;
-    while (!rc && what != ITEM_DONE && (rc = input_next(&r->in, &what, err)) == 0) {
-        if (r->coded.pending && what != ITEM_TENSOR)
-            rc = coded_missing(&r->coded, err);
-        else if (what == ITEM_TENSOR)
-            rc = decode_tensor(r, err);
-        else if (what == ITEM_META && strcmp(r->in.topic, "contents") != 0)
-            rc = target_meta_plain(&r->target, &r->in, err);
-        else if (what == ITEM_OTHER)
-            rc = target_copy(&r->target, &r->in, err);
-        else if (what == ITEM_END)
-            rc = target_end(&r->target, err);
-    }
-    if (rc)
-        tu_err_prefix(err, "%s", path);
-    input_close(&r->in);
-    coded_forget(&r->coded);
-    return rc;
-}
-
 static int run(struct tu_ctx *ctx, int argc, char **argv)
 {
     static const char *const standard_input[] = {"-"};
     const char *const *path = argc ? (const char *const *)argv : standard_input;
     struct run r = {.ctx = ctx, .target.work = -1};
+    const struct coded_pass pass = {
+        ctx, &r.in, &r.coded, &r.target,
+        hf_names < 0 ? target_is_hf(ctx) : hf_names == NAMES_HF, decode_tensor, &r};
     struct tu_err err;
     int rc = tu_ctx_device(ctx, &r.device, &err);
     if (!rc && state_path)
@@ -104,7 +80,7 @@ static int run(struct tu_ctx *ctx, int argc, char **argv)
     if (!rc)
         rc = target_open(&r.target, ctx, &err);
     for (int i = 0; !rc && i < (argc ? argc : 1); i++)
-        rc = decode_input(&r, path[i], &err);
+        rc = coded_input(&pass, path[i], &err);
     if (!rc)
         rc = target_close(&r.target, &err);
     if (!rc && r.state.writer)

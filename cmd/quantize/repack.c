@@ -3,7 +3,6 @@
  *
  * Nothing is rounded: what the other packing cannot hold is refused, with the reason. A
  * whole tensor is in memory. */
-#include <string.h>
 #include "quantize/coded.h"
 #include "quantize/meta.h"
 #include "quantize/target.h"
@@ -85,10 +84,12 @@ static int repack_now(struct run *r, const char *type, struct tu_err *err)
     return rc;
 }
 
-static int repack_tensor(struct run *r, struct tu_err *err)
+static int repack_tensor(void *ctx, struct tu_err *err)
 {
+    struct run *r = ctx;
     struct tu_choice choice;
     bool yes = true;
+    tu_recipe_model(choosing.recipe, &r->in.model);
     int rc = r->coded.pending ? coded_side(&r->coded, &r->in, err)
                               : coded_begin(&r->coded, &r->in, &yes, err);
     if (rc || r->coded.pending)
@@ -102,44 +103,19 @@ static int repack_tensor(struct run *r, struct tu_err *err)
     return repack_now(r, choice.fallback ? choice.wanted : choice.type, err);
 }
 
-static int repack_input(struct run *r, const char *path, struct tu_err *err)
-{
-    enum item what = ITEM_OTHER;
-    int rc = input_open(&r->in, path, target_is_hf(r->ctx), r->ctx, err);
-    if (!rc && r->in.folder && !r->target.beside &&
-        !(r->target.beside = tu_strdup(r->in.folder, err)))
-        rc = TU_ENOMEM;
-    while (!rc && what != ITEM_DONE && (rc = input_next(&r->in, &what, err)) == 0) {
-        tu_recipe_model(choosing.recipe, &r->in.model);
-        if (r->coded.pending && what != ITEM_TENSOR)
-            rc = coded_missing(&r->coded, err);
-        else if (what == ITEM_TENSOR)
-            rc = repack_tensor(r, err);
-        else if (what == ITEM_META && strcmp(r->in.topic, "contents") != 0)
-            rc = target_meta_plain(&r->target, &r->in, err);
-        else if (what == ITEM_OTHER)
-            rc = target_copy(&r->target, &r->in, err);
-        else if (what == ITEM_END)
-            rc = target_end(&r->target, err);
-    }
-    if (rc)
-        tu_err_prefix(err, "%s", path);
-    input_close(&r->in);
-    coded_forget(&r->coded);
-    return rc;
-}
-
 static int run(struct tu_ctx *ctx, int argc, char **argv)
 {
     static const char *const standard_input[] = {"-"};
     const char *const *path = argc ? (const char *const *)argv : standard_input;
     struct run r = {.ctx = ctx, .target.work = -1};
+    const struct coded_pass pass = {ctx, &r.in, &r.coded, &r.target,
+                                    target_is_hf(ctx), repack_tensor, &r};
     struct tu_err err;
     int rc = choosing_begin(&choosing, ctx, &err);
     if (!rc)
         rc = target_open(&r.target, ctx, &err);
     for (int i = 0; !rc && i < (argc ? argc : 1); i++)
-        rc = repack_input(&r, path[i], &err);
+        rc = coded_input(&pass, path[i], &err);
     if (!rc && !r.done)
         tu_warn(ctx, "no tensor holds codes: all were copied");
     if (!rc)
