@@ -13,9 +13,12 @@ static bool is_operation(const struct tu_task *t)
     return t->seconds < 0;
 }
 
+/* Times since the step began, so that they round as its sum of computations does: a step
+ * is never shorter than what it computes. */
 struct clocks {
     double *end;         /* of each task */
     double device, wire; /* when each of the two is free */
+    double compute;      /* of the step so far */
 };
 
 static double begins(const struct clocks *c, const struct tu_task *t)
@@ -24,11 +27,10 @@ static double begins(const struct clocks *c, const struct tu_task *t)
     return t->after == TU_NOBODY ? free : fmax(free, c->end[t->after]);
 }
 
-static void computed(struct clocks *c, const struct tu_task *t, size_t i,
-                     struct tu_step_cost *out)
+static void computed(struct clocks *c, const struct tu_task *t, size_t i)
 {
     c->device = c->end[i] = begins(c, t) + t->seconds;
-    out->compute += t->seconds;
+    c->compute += t->seconds;
 }
 
 static void operated(struct clocks *c, const struct tu_task *t, size_t i, double from,
@@ -40,9 +42,10 @@ static void operated(struct clocks *c, const struct tu_task *t, size_t i, double
     out->bytes += t->bytes;
 }
 
-static void conclude(const struct clocks *c, double from, struct tu_step_cost *out)
+static void conclude(const struct clocks *c, struct tu_step_cost *out)
 {
-    out->seconds += fmax(c->device, c->wire) - from;
+    out->seconds += fmax(c->device, c->wire);
+    out->compute += c->compute;
     out->exposed = out->seconds - out->compute;
 }
 
@@ -57,7 +60,7 @@ int tu_tasks_predict(const struct tu_tasks *t,
     for (size_t i = 0; i < t->n && !code; i++) {
         double from, takes = 0;
         if (!is_operation(&t->task[i])) {
-            computed(&c, &t->task[i], i, out);
+            computed(&c, &t->task[i], i);
             continue;
         }
         from = begins(&c, &t->task[i]);
@@ -65,7 +68,7 @@ int tu_tasks_predict(const struct tu_tasks *t,
         operated(&c, &t->task[i], i, from, from + takes, out);
     }
     if (!code)
-        conclude(&c, 0, out);
+        conclude(&c, out);
     tu_free(c.end);
     return code;
 }
@@ -168,21 +171,22 @@ static void dispose(struct replay *p)
 static int one_step(struct replay *p, struct tu_step_cost *out, struct tu_err *err)
 {
     int code = tu_rank_barrier(p->rank, err);
-    double start = p->clock.device = p->clock.wire = tu_clock();
+    const double start = tu_clock();
+    p->clock.device = p->clock.wire = p->clock.compute = 0;
     for (size_t i = 0; i < p->tasks->n && !code; i++) {
         const struct tu_task *t = &p->tasks->task[i];
         if (!is_operation(t)) {
-            computed(&p->clock, t, i, out);
+            computed(&p->clock, t, i);
             continue;
         }
-        sleep_until(begins(&p->clock, t));
-        double from = tu_clock();
+        sleep_until(start + begins(&p->clock, t));
+        double from = tu_clock() - start;
         code = tu_exec_run(p->exec[p->same[i]], p->in, p->out, err);
-        operated(&p->clock, t, i, from, tu_clock(), out);
+        operated(&p->clock, t, i, from, tu_clock() - start, out);
     }
     if (!code)
-        sleep_until(p->clock.device);
-    conclude(&p->clock, start, out);
+        sleep_until(start + p->clock.device);
+    conclude(&p->clock, out);
     return code;
 }
 
