@@ -12,6 +12,7 @@ static struct {
     struct tu_list order;                /* struct tu_pattern * */
     struct tu_open open;
     uint64_t align;
+    int overflow; /* enum tu_overflow */
     bool index, join;
 } opt;
 
@@ -24,6 +25,8 @@ static const struct tu_opt options[] = {
     {'d', "dtype", "[REGEX=]DTYPE",
      "cast; without REGEX the floating-point ones; repeatable", TU_OPT_STRING, &opt.dtype,
      NULL, TU_OPT_EACH},
+    {0, "overflow", NULL, "values beyond the dtype's range (auto: Inf, an error without)",
+     TU_OPT_CHOICE, &opt.overflow, tu_overflow_names, 0},
     {0, "order", "REGEX", "tensors that match come first; repeatable", TU_OPT_REGEX,
      &opt.order, NULL, TU_OPT_EACH},
     {0, "join", NULL, "one segment of many, pieces made whole", TU_OPT_FLAG, &opt.join,
@@ -175,6 +178,8 @@ static int prepare(struct cat *c, struct tu_ctx *ctx, int inputs, struct tu_err 
     int rc = tu_edit_new(&c->edit, err);
     if (!rc)
         rc = add_rules(c->edit, err);
+    if (!rc)
+        tu_edit_overflow(c->edit, (enum tu_overflow)opt.overflow);
     if (!rc && opt.align &&
         (opt.align < TU_STREAM_ALIGN || (opt.align & (opt.align - 1))))
         rc = tu_fail(err, TU_EUSAGE, "--align: expected a power of two of at least 64");

@@ -74,6 +74,7 @@ const struct tu_shard_opts *shard_opts(const struct target_options *t, bool forc
     };
     if (t) {
         o.dtype = t->dtype;
+        o.overflow = (enum tu_overflow)t->overflow;
         o.tied_copy = t->tied == 1;
         o.pad_last = t->pad == 1;
         o.max_shard = t->max_shard;

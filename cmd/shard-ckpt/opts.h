@@ -14,7 +14,7 @@ extern const struct tu_opt source_options[];
 struct target_options {
     const char *to;
     uint32_t dtype;
-    int tied, pad;
+    int overflow, tied, pad; /* enum tu_overflow; indices in choices */
     uint64_t max_shard;
     bool sha256, verify_replicas;
 };
@@ -23,6 +23,8 @@ extern const char *const tied_choices[], *const pad_choices[];
     {'t', "to", "LAYOUT", "layout to write: NAME[:KEY=VALUE,...] (see --list=layouts)",     \
      TU_OPT_STRING, &(o).to, NULL, 0},                                                      \
     {0, "dtype", NULL, "cast floating-point tensors", TU_OPT_DTYPE, &(o).dtype, NULL, 0},   \
+    {0, "overflow", NULL, "values beyond that dtype (auto: Inf, an error without)",         \
+     TU_OPT_CHOICE, &(o).overflow, tu_overflow_names, 0},                                   \
     {0, "tied", NULL, "the tied output head, where the layout has a choice", TU_OPT_CHOICE, \
      &(o).tied, tied_choices, 0},                                                           \
     {0, "vocab-pad", NULL, "rows that fill up the vocabulary", TU_OPT_CHOICE, &(o).pad,     \

@@ -6,6 +6,7 @@ complete -c tns-cat -s X -l exclude-regex -x -d 'not tensors whose name begins w
 complete -c tns-cat -s r -l rename -x -d 'replace what matches at the start of names; repeatable'
 complete -c tns-cat -l slice -x -d 'keep a part, 0:10,:,3 as in Python, no steps; repeatable'
 complete -c tns-cat -s d -l dtype -x -d 'cast; without REGEX the floating-point ones; repeatable'
+complete -c tns-cat -l overflow -x -a 'auto error saturate special' -d 'values beyond the dtype\'s range (auto: Inf, an error without)'
 complete -c tns-cat -l order -x -d 'tensors that match come first; repeatable'
 complete -c tns-cat -l join -d 'one segment of many, pieces made whole'
 complete -c tns-cat -l align -x -d 'payloads start at multiples of SIZE'

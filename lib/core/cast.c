@@ -7,6 +7,7 @@
  * is copied, never cast. */
 #include <tensorutils/core.h>
 
+#include <float.h>
 #include <inttypes.h>
 #include <math.h>
 #include "cast.h"
@@ -410,4 +411,64 @@ int tu_cast(uint32_t to, void *dst, uint32_t from, const void *src, size_t n,
         return float_to_float(to, dst, from, src, n, err);
     double_to_float(to, dst, src, n);
     return 0;
+}
+
+/* Overflow ------------------------------------------------------------------------- */
+
+const char *const tu_overflow_names[] = {"auto", "error", "saturate", "special", NULL};
+
+/* May a finite value, or an infinite one, come out as something else than itself? */
+static bool may_overflow(enum tu_overflow rule, uint32_t to, uint32_t from)
+{
+    if (rule == TU_OVERFLOW_SPECIAL || to == from || !tu_dtype_is_float(to))
+        return false;
+    const struct tui_format *f = tui_format_of(to);
+    return rule != TU_OVERFLOW_AUTO || (f && f->inf == f->nan);
+}
+
+static double largest(uint32_t to)
+{
+    const struct tui_format *f = tui_format_of(to);
+    return !f                ? (double)FLT_MAX
+           : to == TU_F16    ? (double)tu_from_f16(f->max)
+           : to == TU_BF16   ? (double)tu_from_bf16(f->max)
+                             : (double)tu_from_small(to, (uint8_t)f->max);
+}
+
+/* m values and what they became: those that came out as no number are mended. */
+static int mend(enum tu_overflow rule, uint32_t to, unsigned char *dst, const double *was,
+                size_t first, size_t m, struct tu_err *err)
+{
+    char name[8];
+    double is[CHUNK];
+    const size_t step = bytes_of(to);
+    int rc = tu_to_double(to, dst, is, m, err);
+    for (size_t i = 0; i < m && !rc; i++) {
+        if (isfinite(is[i]) || isnan(was[i]))
+            continue;
+        const double most = copysign(largest(to), was[i]);
+        if (rule == TU_OVERFLOW_SATURATE)
+            rc = tu_cast(to, dst + i * step, TU_F64, &most, 1, err);
+        else
+            rc = tu_fail(err, TU_EUSAGE, "element %zu: %g is beyond %s, %g at most",
+                         first + i, was[i], tu_dtype_text(to, name), largest(to));
+    }
+    return rc;
+}
+
+int tu_cast_by(enum tu_overflow rule, uint32_t to, void *dst, uint32_t from,
+               const void *src, size_t n, struct tu_err *err)
+{
+    double was[CHUNK];
+    int rc = tu_cast(to, dst, from, src, n, err);
+    if (!may_overflow(rule, to, from))
+        return rc;
+    for (size_t done = 0, m; done < n && !rc; done += m) {
+        m = tu_min(CHUNK, n - done);
+        rc = tu_to_double(from, (const char *)src + done * bytes_of(from), was, m, err);
+        if (!rc)
+            rc = mend(rule, to, (unsigned char *)dst + done * bytes_of(to), was, done, m,
+                      err);
+    }
+    return rc;
 }

@@ -6,6 +6,7 @@
  * where SHA-256 is asked for it is two of the same shape, window beside window, since two
  * digests at once cost little more than one. */
 
+#include <inttypes.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
@@ -187,15 +188,18 @@ static size_t window_bytes(const struct tui_window *w)
 }
 
 /* The window in another dtype, in `into`: itself where that is its own. */
-static int cast_window(const struct tui_window *w, uint32_t from, uint32_t to, char *into,
-                       struct tui_window *out, struct tu_err *err)
+static int cast_window(const struct mover *m, const struct tui_window *w, uint32_t from,
+                       uint32_t to, char *into, struct tui_window *out,
+                       struct tu_err *err)
 {
+    const enum tu_overflow rule = m->o ? m->o->overflow : TU_OVERFLOW_AUTO;
     *out = *w;
     if (from == to)
         return 0;
     out->data = into;
     out->elem = elem_of(to);
-    return tu_cast(to, into, from, w->data, (size_t)((w->r1 - w->r0) * w->cols), err);
+    return tu_cast_by(rule, to, into, from, w->data,
+                      (size_t)((w->r1 - w->r0) * w->cols), err);
 }
 
 static int put_window(struct mover *m, const struct lane *l, bool last,
@@ -212,7 +216,7 @@ static int put_window(struct mover *m, const struct lane *l, bool last,
         if (!m->sink[p->file]) /* another process writes it */
             continue;
         if (p->tensor.dtype != have)
-            rc = cast_window(&l->window, own, p->tensor.dtype, wk->cast[1], &t, err);
+            rc = cast_window(m, &l->window, own, p->tensor.dtype, wk->cast[1], &t, err);
         have = p->tensor.dtype;
         size_t line = (size_t)t.cols * t.elem;
         if (!rc)
@@ -236,7 +240,7 @@ static int digest_cast(struct mover *m, struct lane *l, uint32_t dtype, char *in
                        struct tu_err *err)
 {
     struct tui_window t;
-    int rc = cast_window(&l->window, l->dtype, dtype, into, &t, err);
+    int rc = cast_window(m, &l->window, l->dtype, dtype, into, &t, err);
     if (rc)
         return rc;
     m->digest[l->atom].crc = tu_crc32(m->digest[l->atom].crc, t.data, window_bytes(&t));
@@ -265,8 +269,8 @@ static int digest_windows(struct mover *m, struct worker *wk, unsigned n,
 }
 
 /* Rows of an atom from all its pieces in one checkpoint, in the window's dtype. */
-static int fill_term(struct worker *wk, const struct term *t, uint32_t dtype,
-                     struct tui_window *w, struct tu_err *err)
+static int fill_term(const struct mover *m, struct worker *wk, const struct term *t,
+                     uint32_t dtype, struct tui_window *w, struct tu_err *err)
 {
     struct tui_window raw = *w, done;
     int rc = 0;
@@ -277,7 +281,7 @@ static int fill_term(struct worker *wk, const struct term *t, uint32_t dtype,
     for (size_t i = 0; i < t->in.n && !rc; i++)
         rc = tui_window_fill(t->c, &t->in.part[i], &raw, &wk->stage, err);
     if (!rc && t->dtype != dtype)
-        rc = cast_window(&raw, t->dtype, dtype, w->data, &done, err);
+        rc = cast_window(m, &raw, t->dtype, dtype, w->data, &done, err);
     return rc;
 }
 
@@ -285,7 +289,7 @@ static int fill_lane(struct mover *m, struct worker *wk, struct lane *l,
                      struct tu_err *err)
 {
     if (l->terms == 1)
-        return fill_term(wk, l->term, l->dtype, &l->window, err);
+        return fill_term(m, wk, l->term, l->dtype, &l->window, err);
     double *sum = (double *)(void *)l->window.data, total = 0;
     size_t n = (size_t)((l->window.r1 - l->window.r0) * l->window.cols);
     struct tui_window one = l->window;
@@ -296,7 +300,7 @@ static int fill_lane(struct mover *m, struct worker *wk, struct lane *l,
     for (size_t i = 0; i < l->terms && !rc; i++) {
         const double weight = m->mean->weight[i];
         total += weight;
-        if (!(rc = fill_term(wk, &l->term[i], TU_F64, &one, err)))
+        if (!(rc = fill_term(m, wk, &l->term[i], TU_F64, &one, err)))
             for (size_t k = 0; k < n; k++)
                 sum[k] += weight * value[k];
     }
@@ -321,6 +325,9 @@ static int move_windows(struct mover *m, struct worker *wk, unsigned n, uint64_t
         rc = digest_windows(m, wk, n, err);
     for (unsigned k = 0; k < n && !rc; k++)
         rc = put_window(m, &wk->lane[k], last, wk, err);
+    if (rc == TU_EUSAGE) /* a value that does not fit */
+        tu_err_prefix(err, "'%.100s' from row %" PRIu64 " on",
+                      m->from->atom[wk->lane->atom].tensor.name, r0);
     uint64_t bytes = n * window_bytes(&wk->lane->window);
     tu_job_progress(m->job, atomic_fetch_add(&m->done, bytes) + bytes, m->total);
     return rc;

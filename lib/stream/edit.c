@@ -3,6 +3,7 @@
  *
  * Rules see a record's own name, never a renamed one, so their order among kinds does
  * not matter. */
+#include <inttypes.h>
 #include <jansson.h>
 #include <stdio.h>
 #include <string.h>
@@ -24,6 +25,7 @@ struct tu_edit {
     struct rule *first, **last;
     bool keeps;            /* there is a KEEP */
     bool renames, changes;
+    enum tu_overflow overflow;
     struct tu_buf name, meta, spare; /* of the plan at hand */
     struct tu_buf contents;
 };
@@ -145,6 +147,11 @@ int tu_edit_cast(struct tu_edit *e, const char *text, struct tu_err *err)
         return tu_fail(err, TU_EUSAGE, "'%.80s': unknown dtype '%.40s'", text, rest);
     r->dtype = d->code;
     return 0;
+}
+
+void tu_edit_overflow(struct tu_edit *e, enum tu_overflow rule)
+{
+    e->overflow = rule;
 }
 
 bool tu_edit_changes(const struct tu_edit *e)
@@ -317,6 +324,7 @@ int tu_edit_tensor(struct tu_edit *e, struct tu_edit_plan *p, const struct tu_te
     char name[88];
     memset(p, 0, offsetof(struct tu_edit_plan, slice));
     p->in = p->out = *t;
+    p->overflow = e->overflow;
     int rc = plan_all(e, p, err);
     if (rc) {
         tu_err_prefix(err, "'%s'", tu_text_short(t->name, strlen(t->name), name));
@@ -466,11 +474,16 @@ int tu_edit_flow_next(struct tu_edit_flow *f, const void **p, size_t *got,
         f->have = 0;
         return 0;
     }
-    int rc = tu_cast(to, f->mid, from, f->in, n, err);
+    int rc = tu_cast_by(f->plan->overflow, to, f->mid, from, f->in, n, err);
     if (rc) {
-        tu_err_prefix(err, "'%.80s'", f->plan->in.name);
+        if (f->cast)
+            tu_err_prefix(err, "'%.80s' from element %" PRIu64 " on", f->plan->in.name,
+                          f->cast);
+        else
+            tu_err_prefix(err, "'%.80s'", f->plan->in.name);
         return rc;
     }
+    f->cast += n;
     f->have -= n * a;
     memmove(f->in, f->in + n * a, f->have);
     *p = f->mid;

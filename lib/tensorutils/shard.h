@@ -187,6 +187,7 @@ struct tu_shard_opts {
     bool pad_last;        /* fill vocabulary padding with the last row, not zeros */
     bool tied_copy;     /* write the tied head too, where the layout would leave it out */
     uint32_t dtype;     /* cast; TU_DTYPE_NONE keeps */
+    enum tu_overflow overflow; /* of that cast */
     uint64_t max_shard; /* bytes per file; 0: 5,000,000,000 */
     struct tu_pattern **include, **exclude; /* NULL-ended, on canonical names; NULL: all */
     bool roles;    /* atoms are roles (model.h), [out, in] and apart, under the roles' names */

@@ -104,6 +104,15 @@ same_as() { sed 's/ - / /' | diff "$1" -; }
     assert_output --partial dtype
 }
 
+@test "a value beyond the dtype of a cast is an error, or what --overflow says" {
+    tns-gen --dist constant --value 500 -d f32 a:shape=4x3 | shard-ckpt save --to safetensors big.safetensors
+    run -2 shard-ckpt convert --to safetensors --dtype f8_e4m3fn big.safetensors o.safetensors
+    assert_output --partial "'a' from row 0 on: element 0: 500 is beyond f8_e4m3fn, 448 at most"
+    [ ! -e o.safetensors ]
+    shard-ckpt convert --to safetensors --dtype f8_e4m3fn --overflow saturate big.safetensors o.safetensors
+    tns-gen --dist constant --value 448 -d f8_e4m3fn a:shape=4x3 | tns-diff - o.safetensors
+}
+
 @test "include and exclude choose canonical names" {
     run -0 shard-ckpt ls --include 'model\.layers\.0\.' --exclude '.*mlp' "$DATA/hf/llama"
     assert_output --partial 'model.layers.0.self_attn.q_proj.weight'

@@ -206,3 +206,14 @@ numbers() { tns-cat -s "$2" "$1" | tail -c +129 | head -c "$3" | od -An -v -td4 
     assert_output --partial 'join it first'
     tns-cat "$DATA/meta.tns" | cmp - "$DATA/meta.tns"
 }
+
+@test "values beyond a dtype: an error where the libraries differ, else as told" {
+    tns-gen x:dtype=f32,shape=3,dist=constant,value=500 >big.tns
+    run -2 tns-cat -d f8_e4m3fn big.tns -o o.tns
+    assert_output --partial "'x': element 0: 500 is beyond f8_e4m3fn, 448 at most"
+    [ ! -e o.tns ]
+    tns-cat -d f8_e4m3fn --overflow saturate big.tns | tns-cat -d f32 >o.tns
+    tns-diff <(tns-gen x:dtype=f32,shape=3,dist=constant,value=448) o.tns
+    tns-cat -d f8_e4m3fn --overflow special big.tns | tns-ls --stats --json | grep -F '"nans":3'
+    tns-cat -d f8_e5m2 big.tns | tns-check
+}

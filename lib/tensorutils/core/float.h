@@ -48,6 +48,21 @@ TU_API TU_MUST int tu_from_double(uint32_t dtype, void *dst, const double *src, 
  * not saturate. Vector rows serve f32, f16 and bf16. dst and src do not overlap. */
 TU_API TU_MUST int tu_cast(uint32_t to, void *dst, uint32_t from, const void *src, size_t n,
                            struct tu_err *err);
+/* What becomes of a value beyond the range of a float dtype. Peers agree where there is
+ * an infinity; where there is none, torch 2.15 gives the largest value and ml_dtypes
+ * NaN. */
+enum tu_overflow {
+    TU_OVERFLOW_AUTO,     /* Inf where there is one, else an error */
+    TU_OVERFLOW_ERROR,
+    TU_OVERFLOW_SATURATE, /* the largest finite value, for Inf too */
+    TU_OVERFLOW_SPECIAL,  /* Inf, or NaN where there is none: tu_cast */
+};
+/* Their names in this order, NULL-ended: auto, error, saturate, special. */
+TU_API extern const char *const tu_overflow_names[];
+/* tu_cast by such a rule. Errors also: TU_EUSAGE naming the first value that does not
+ * fit and its index. */
+TU_API TU_MUST int tu_cast_by(enum tu_overflow rule, uint32_t to, void *dst, uint32_t from,
+                              const void *src, size_t n, struct tu_err *err);
 /* True when tu_cast from one to the other is defined. */
 TU_API bool tu_cast_ok(uint32_t to, uint32_t from);
 

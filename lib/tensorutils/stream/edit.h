@@ -65,6 +65,8 @@ TU_API TU_MUST int tu_edit_slice(struct tu_edit *e, const char *rule, struct tu_
 /* "[REGEX=]DTYPE"; without REGEX: floating-point tensors. The first that matches
  * counts. */
 TU_API TU_MUST int tu_edit_cast(struct tu_edit *e, const char *rule, struct tu_err *err);
+/* What becomes of values that a cast cannot hold; TU_OVERFLOW_AUTO if never said. */
+TU_API void tu_edit_overflow(struct tu_edit *e, enum tu_overflow rule);
 /* True when names, shapes or dtypes may change, so that META contents must be
  * rewritten. */
 TU_API bool tu_edit_changes(const struct tu_edit *e);
@@ -77,6 +79,7 @@ struct tu_edit_plan {
     struct tu_tensor in;  /* borrowed from the caller */
     struct tu_tensor out;
     bool sliced;
+    enum tu_overflow overflow;
     struct tu_slice slice;
     uint64_t dim[TU_RANK_MAX];
 };
@@ -94,7 +97,7 @@ struct tu_edit_flow {
     tu_pull_fn pull;
     void *ctx;
     unsigned char *in, *mid; /* scratch, TU_IO_CHUNK each */
-    uint64_t pos;
+    uint64_t pos, cast;       /* bytes that came; elements that were cast */
     size_t have;              /* bytes that wait in `in` */
 };
 TU_API TU_MUST int tu_edit_flow_begin(struct tu_edit_flow *f,

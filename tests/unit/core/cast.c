@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* cast.c: every vector row against the plain one, bit for bit; every dtype; refusals. */
 #include <tensorutils/core.h>
+#include <float.h>
 #include <math.h>
 #include "../../../lib/core/cast.h"
 #include "../tap.h"
@@ -201,6 +202,42 @@ static void whole_numbers(void)
     eq_str(err.msg, "element 600: 0.5 is no whole number that fits i8", "it is named");
 }
 
+/* What torch 2.15 (saturate) and ml_dtypes 0.5 (special) make of these. */
+static void overflow(void)
+{
+    static const float v[] = {448, 464, 465, -1e6F, INFINITY, NAN};
+    static const unsigned char torch[] = {0x7e, 0x7e, 0x7e, 0xfe, 0x7e, 0x7f},
+                               ml_dtypes[] = {0x7e, 0x7e, 0x7f, 0xff, 0x7f, 0x7f};
+    unsigned char code[6];
+    struct tu_err err;
+    ok(!tu_cast_by(TU_OVERFLOW_SATURATE, TU_F8_E4M3FN, code, TU_F32, v, 6, &err) &&
+           !memcmp(code, torch, 6),
+       "e4m3fn saturates as torch");
+    ok(!tu_cast_by(TU_OVERFLOW_SPECIAL, TU_F8_E4M3FN, code, TU_F32, v, 6, &err) &&
+           !memcmp(code, ml_dtypes, 6),
+       "e4m3fn has NaN as ml_dtypes");
+    eq_int(tu_cast_by(TU_OVERFLOW_AUTO, TU_F8_E4M3FN, code, TU_F32, v, 2, &err), 0,
+           "what fits");
+    eq_int(tu_cast_by(TU_OVERFLOW_AUTO, TU_F8_E4M3FN, code, TU_F32, v, 6, &err),
+           TU_EUSAGE, "what does not");
+    eq_str(err.msg, "element 2: 465 is beyond f8_e4m3fn, 448 at most", "is named");
+    static const uint16_t big = 0x7f7f; /* bf16 */
+    uint16_t half;
+    ok(!tu_cast_by(TU_OVERFLOW_AUTO, TU_F16, &half, TU_BF16, &big, 1, &err) &&
+           half == 0x7c00,
+       "f16 has Inf");
+    ok(!tu_cast_by(TU_OVERFLOW_SATURATE, TU_F16, &half, TU_BF16, &big, 1, &err) &&
+           half == 0x7bff,
+       "or 65504");
+    eq_int(tu_cast_by(TU_OVERFLOW_ERROR, TU_F16, &half, TU_BF16, &big, 1, &err), TU_EUSAGE,
+           "or none");
+    static const double huge = -1e300;
+    float single;
+    ok(!tu_cast_by(TU_OVERFLOW_SATURATE, TU_F32, &single, TU_F64, &huge, 1, &err) &&
+           single == -FLT_MAX,
+       "f32 of f64");
+}
+
 int main(void)
 {
     struct tu_err err;
@@ -216,6 +253,7 @@ int main(void)
     to_numbers();
     all_pairs();
     whole_numbers();
+    overflow();
 
     fill(2);
     ok(!tu_cast(TU_BF16, plain, TU_F16, source + 1, MANY, &err), "f16 to bf16");
