@@ -23,13 +23,18 @@ void bench_pattern_head(struct tu_ctx *ctx);
 void bench_pattern_row(struct tu_ctx *ctx, const char *name, uint32_t ranks,
                        const struct tu_replay_result *r);
 
-/* format.c: a measured row in the form that --format asks for. */
+/* What was measured, and how. */
 struct bench_facts {
     const char *transport, *op, *clock, *reduce_order;
     uint64_t iters, warmup, check, min, max, factor, step;
     bool each, cold, private_buffers, out_only;
     uint32_t ranks, root;
 };
+/* sizes.c: min to max bytes by factor, or by step where there is one; *out, [*n], belongs
+ * to the caller, after an error too. */
+int bench_sizes(const struct bench_facts *f, uint64_t **out, size_t *n,
+                struct tu_err *err);
+/* format.c: a measured row in the form that --format asks for. */
 void bench_head(struct tu_ctx *ctx, const struct bench_facts *f);
 void bench_row(struct tu_ctx *ctx, const struct bench_facts *f,
                const struct tu_bench_row *row, bool first);

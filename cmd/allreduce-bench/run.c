@@ -154,34 +154,6 @@ static int in_rank(struct tu_rank *rank, void *ctx, struct tu_err *err)
 }
 
 /* Sizes from -b, -e and --factor or --step. */
-static int list_sizes(uint64_t **out, size_t *n, struct tu_err *err)
-{
-    size_t cap = 0;
-    *out = NULL;
-    *n = 0;
-    if (opt.min > opt.max)
-        return tu_fail(err, TU_EUSAGE, "--min %llu is over --max %llu",
-                       (unsigned long long)opt.min, (unsigned long long)opt.max);
-    if (!opt.step && opt.factor < 2)
-        return tu_fail(err, TU_EUSAGE, "--factor %llu: sizes would never end",
-                       (unsigned long long)opt.factor);
-    if (!opt.step && !opt.min && opt.max)
-        return tu_fail(err, TU_EUSAGE, "--min 0 grows by no factor: use --step");
-    for (uint64_t v = opt.min; v <= opt.max;) {
-        if (*n == 100000)
-            return tu_fail(err, TU_EUSAGE, "more than 100000 sizes");
-        int code = TU_GROW(out, &cap, *n, err);
-        if (code)
-            return code;
-        (*out)[(*n)++] = v;
-        if (opt.step ? tu_add_over(v, opt.step, &v) : tu_mul_over(v, opt.factor, &v))
-            break;
-        if (!opt.step && !v)
-            break;
-    }
-    return 0;
-}
-
 static int list_collectives(enum tu_collective *c, size_t *n, struct tu_err *err)
 {
     *n = 0;
@@ -313,27 +285,17 @@ static int verdict(struct run *r)
     return r->wrong || r->differ || r->slow ? TU_STATUS_NO : TU_STATUS_YES;
 }
 
-static int run(struct tu_ctx *ctx, int argc, char **argv)
+/* The measurement that the options ask for, but for its lists of sizes and collectives. */
+static void describe_bench(const struct tu_ctx *ctx, struct tu_bench *b)
 {
     static const char *const automatic[] = {"auto"};
     static const uint32_t f32[] = {TU_F32};
-    enum tu_collective coll[TU_COLLECTIVES + 1];
-    struct run r = {.ctx = ctx};
-    struct tu_err err = {0};
-    uint64_t *sizes = NULL;
-    int op = bench_index(tu_op_names, opt.op);
-    (void)argc;
-    (void)argv;
-    if (op < 0)
-        return tu_usage(ctx, "no operation '%s'", opt.op);
-    struct tu_bench *b = &r.bench;
     *b = (struct tu_bench){
-        .coll = coll,
         .dtype = opt.dtype.n ? TU_LIST(&opt.dtype, uint32_t) : f32,
         .dtypes = opt.dtype.n ? opt.dtype.n : 1,
         .algo = opt.algo.n ? TU_LIST(&opt.algo, const char *) : automatic,
         .algos = opt.algo.n ? opt.algo.n : 1,
-        .op = (enum tu_op)op,
+        .op = (enum tu_op)bench_index(tu_op_names, opt.op),
         .order = (enum tu_order)opt.order,
         .fill = (enum tu_fill)opt.data,
         .root = (uint32_t)opt.root,
@@ -349,30 +311,61 @@ static int run(struct tu_ctx *ctx, int argc, char **argv)
         .trace = opt.trace != NULL,
         .out_only = opt.out_only || opt.trace,
     };
-    r.facts = (struct bench_facts){.transport = opt.transport,
-                                   .op = opt.op,
-                                   .iters = opt.iters,
-                                   .warmup = opt.warmup,
-                                   .min = opt.min,
-                                   .max = opt.max,
-                                   .factor = opt.factor,
-                                   .step = opt.step,
-                                   .each = b->each,
-                                   .cold = b->cold,
-                                   .private_buffers = b->hidden,
-                                   .root = b->root,
-                                   .reduce_order = tu_order_names[opt.order]};
-    int code = list_collectives(coll, &b->colls, &err);
+}
+
+/* What the reports say of it. */
+static struct bench_facts facts_of(const struct tu_bench *b)
+{
+    return (struct bench_facts){
+        .transport = opt.transport,
+        .op = opt.op,
+        .iters = opt.iters,
+        .warmup = opt.warmup,
+        .min = opt.min,
+        .max = opt.max,
+        .factor = opt.factor,
+        .step = opt.step,
+        .check = b->check_timed ? b->iters : b->check,
+        .each = b->each,
+        .cold = b->cold,
+        .private_buffers = b->hidden,
+        .root = b->root,
+        .reduce_order = tu_order_names[opt.order],
+    };
+}
+
+/* The lists are the caller's. */
+static int prepare(struct run *r, enum tu_collective *coll, uint64_t **sizes,
+                   struct tu_err *err)
+{
+    struct tu_bench *b = &r->bench;
+    describe_bench(r->ctx, b);
+    int code = list_collectives(coll, &b->colls, err);
     if (!code)
-        code = list_sizes(&sizes, &b->sizes, &err);
-    b->bytes = sizes;
+        code = read_check(b, err);
+    r->facts = facts_of(b);
     if (!code)
-        code = read_check(b, &err);
-    r.facts.check = b->check_timed ? b->iters : b->check;
+        code = bench_sizes(&r->facts, sizes, &b->sizes, err);
+    b->coll = coll;
+    b->bytes = *sizes;
     if (!code)
-        code = check_options(b, &err);
+        code = check_options(b, err);
     if (!code && opt.trace && strcmp(opt.trace, "-") != 0)
-        code = tu_out_open(&r.trace, opt.trace, tu_ctx_alone(ctx), &err);
+        code = tu_out_open(&r->trace, opt.trace, tu_ctx_alone(r->ctx), err);
+    return code;
+}
+
+static int run(struct tu_ctx *ctx, int argc, char **argv)
+{
+    enum tu_collective coll[TU_COLLECTIVES + 1];
+    struct run r = {.ctx = ctx};
+    struct tu_err err = {0};
+    uint64_t *sizes = NULL;
+    (void)argc;
+    (void)argv;
+    if (bench_index(tu_op_names, opt.op) < 0)
+        return tu_usage(ctx, "no operation '%s'", opt.op);
+    int code = prepare(&r, coll, &sizes, &err);
     if (!code)
         code = run_group(&r, &err);
     if (r.trace_err.code && !code)
