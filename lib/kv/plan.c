@@ -38,6 +38,26 @@ static void windows(struct tu_kv_sizes *s, const json_t *o)
     }
 }
 
+/* Kinds of layers by the family's rule: chunks, and gated delta nets, which hold a state in f32
+ * and the convolution's last inputs in bf16 instead of a cache. */
+static void kinds(struct tu_kv_sizes *s, const struct tu_model *m)
+{
+    uint64_t count[TU_LAYER_KINDS];
+    tu_model_kinds(m, 0, m->layers, count);
+    uint64_t local = count[TU_LAYER_LOCAL] + count[TU_LAYER_LOCAL | TU_LAYER_DENSE];
+    double k = (double)m->delta_key_heads * (double)m->delta_key_dim;
+    double v = (double)m->delta_value_heads * (double)m->delta_value_dim;
+    if (m->chunked) {
+        s->window = m->window;
+        s->local = local;
+    }
+    if (m->delta_value_heads) {
+        s->layers -= tu_min(local, s->layers);
+        s->state = (double)local * (4 * v * (double)m->delta_key_dim +
+                                    2 * (2 * k + v) * (double)m->delta_conv);
+    }
+}
+
 int tu_kv_sizes_from_hf(struct tu_kv_sizes *out, const char *json, size_t n,
                         struct tu_err *err)
 {
@@ -60,6 +80,7 @@ int tu_kv_sizes_from_hf(struct tu_kv_sizes *out, const char *json, size_t n,
     uint64_t rank = number(o, "kv_lora_rank", 0);
     out->latent = rank ? rank + number(o, "qk_rope_head_dim", 0) : 0;
     windows(out, o);
+    kinds(out, &m);
     double attention = (double)m.hidden * (double)m.head_dim *
                        (2 * (double)m.heads + 2 * (double)m.kv_heads);
     double mlp = (double)m.hidden * (double)m.ffn * (m.gated ? 3 : 2);
@@ -80,7 +101,7 @@ int tu_kv_bytes(const struct tu_kv_sizes *s, uint64_t T, double bits, uint64_t t
     uint64_t local = s->window ? s->local : 0;
     double rows = (double)(s->layers - local) * (double)T +
                   (double)local * (double)tu_min(T, s->window);
-    double bytes = rows * row * bits / 8;
+    double bytes = rows * row * bits / 8 + s->state / (double)tu_max(tp, 1);
     if (!(bytes < 9e18))
         return tu_fail(err, TU_ESIZE, "a cache of %.3g bytes", bytes);
     *out = (uint64_t)ceil(bytes - 1e-6);

@@ -176,6 +176,8 @@ int tu_model_from_hf(struct tu_model *m, const char *json, size_t n, struct tu_e
         m->qkv_bias = true;
     if (!rc && !m->ffn && family && !strcmp(family->name, "gpt2"))
         m->ffn = 4 * m->hidden;
+    if (!rc)
+        rc = tui_layers_read(m, shape, config, err);
     json_decref(root);
     return rc ? rc : complete(m, err);
 }

@@ -25,7 +25,7 @@ const struct tu_family tu_families[] = {
     {"qwen2_moe", "Qwen2-MoE (shared expert)", "Qwen2MoeForCausalLM", "hf-qwen-moe",
      "qwen2moe", "gguf-qwen",
      {.gated = true, .rmsnorm = true, .qkv_bias = true, .experts = 60, .top_k = 4,
-      .rope_theta = 1e4, .norm_eps = 1e-6}},
+      .shared_gate = true, .rope_theta = 1e4, .norm_eps = 1e-6}},
     {"qwen3_moe", "Qwen3-MoE", "Qwen3MoeForCausalLM", "hf-qwen-moe",
      "qwen3moe", "gguf-qwen",
      {.gated = true, .rmsnorm = true, .qk_norm = true, .experts = 128, .top_k = 8,

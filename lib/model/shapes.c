@@ -14,19 +14,36 @@ static const struct {
     struct tu_model base;
 } shapes[] = {
     /* Its norms, LayerNorms, have no bias: they are counted as those of RMS. */
-    {"cohere", {PLAIN, .tied = true, .one_norm = true}},
-    {"cohere2", {PLAIN, .tied = true, .one_norm = true}},
+    {"cohere", {PLAIN, .tied = true, .one_norm = true, .qk_wide = true}},
+    {"cohere2",
+     {PLAIN, .tied = true, .one_norm = true, .full_every = 4, .window = 4096}},
     {"deepseek_v2", {PLAIN}},
     {"deepseek_v3", {PLAIN, .norm_topk = true}},
     {"kimi_k2", {PLAIN, .norm_topk = true}}, /* as DeepSeek V3 */
-    {"gemma2", {PLAIN, .tied = true, .post_norms = true, .head_dim = 256, .vocab = 256000}},
+    {"gemma2",
+     {PLAIN, .tied = true, .post_norms = true, .head_dim = 256, .vocab = 256000,
+      .full_every = 2, .window = 4096}},
     {"gemma3_text",
      {PLAIN, .tied = true, .post_norms = true, .qk_norm = true, .heads = 8, .kv_heads = 4,
-      .head_dim = 256, .vocab = 262208}},
+      .head_dim = 256, .vocab = 262208, .full_every = 6, .window = 4096}},
     {"glm4", {PLAIN, .post_norms = true}},
     {"glm4_moe", {PLAIN, .norm_topk = true, .dense_layers = 1}},
-    {"gpt_oss", {PLAIN, .bias = true, .sinks = true}},
+    {"gpt_oss", {PLAIN, .bias = true, .sinks = true, .full_every = 2, .window = 128}},
+    {"llama4_text",
+     {PLAIN, .experts = 16, .top_k = 1, .shared_experts = 1, .moe_every = 1,
+      .qk_bare = true, .full_every = 4, .window = 8192, .chunked = true}},
+    /* The norms of OLMo 2 and 3 stand behind attention and MLP, there alone. */
+    {"olmo2", {PLAIN, .qk_norm = true, .qk_wide = true}},
+    {"olmo3",
+     {PLAIN, .qk_norm = true, .qk_wide = true, .full_every = 4, .window = 4096}},
+    {"olmoe", {PLAIN, .qk_norm = true, .qk_wide = true, .experts = 64, .top_k = 8}},
     {"phi3", {PLAIN}},
+    {"qwen3_next",
+     {PLAIN, .qk_norm = true, .q_gate = true, .head_dim = 256, .experts = 512,
+      .top_k = 10, .expert_ffn = 512, .shared_ffn = 512, .shared_gate = true,
+      .norm_topk = true, .rope_theta = 1e4, .rope_fraction = 0.25, .norm_eps = 1e-6,
+      .full_every = 4, .delta_key_heads = 16, .delta_value_heads = 32,
+      .delta_key_dim = 128, .delta_value_dim = 128, .delta_conv = 4}},
 };
 
 const struct tu_model *tui_shape(const char *family)

@@ -110,11 +110,17 @@ static void traffic(struct price *p, const struct tui_times *t)
     const struct tu_train_query *q = p->q;
     const struct tu_layout_choice *a = &r->at;
     double mbs = (double)r->microbatches;
-    double layers = (double)(q->model->layers + q->model->mtp_layers) / a->pp;
     double bytes = hop(q, a) * q->cluster.network_bs;
-    r->tp_bytes = t->tp_bytes * layers * mbs;
-    r->ep_bytes = t->ep_bytes * (layers - (double)q->model->dense_layers / a->pp) * mbs;
-    r->cp_bytes = t->cp_bytes * layers * mbs;
+    uint64_t count[TU_LAYER_KINDS];
+    tu_model_kinds(q->model, 0, q->model->layers, count);
+    count[0] += q->model->mtp_layers;
+    r->tp_bytes = r->ep_bytes = r->cp_bytes = 0;
+    for (size_t k = 0; k < TU_LAYER_KINDS; k++) {
+        double layers = (double)count[k] / a->pp * mbs;
+        r->tp_bytes += t->kind[k].tp_bytes * layers;
+        r->ep_bytes += t->kind[k].ep_bytes * layers;
+        r->cp_bytes += t->kind[k].cp_bytes * layers;
+    }
     r->pp_bytes = a->pp > 1 ? 2 * bytes * tui_chunks(a) * mbs : 0;
     double share = 2.0 * (a->dp - 1) / a->dp;
     r->dp_bytes = share * p->params * 4;
@@ -125,6 +131,20 @@ static void traffic(struct price *p, const struct tui_times *t)
     /* One transfer there and back is exposed for each hop of the warm-up and cool-down.
      */
     r->pp_s = a->pp > 1 ? 2 * (a->pp - 1) * hop(q, a) : 0;
+}
+
+/* Operations of a token's attention scores and what they weigh, in all layers. */
+static double scores(const struct tu_model *m, double seq)
+{
+    uint64_t count[TU_LAYER_KINDS];
+    double sum = 0;
+    tu_model_kinds(m, 0, m->layers, count);
+    for (unsigned k = 0; k < TU_LAYER_KINDS; k++) {
+        struct tu_model of_kind = tui_kind(m, k);
+        if (!of_kind.delta_value_heads)
+            sum += (double)count[k] * tui_mix_flops(&of_kind, seq);
+    }
+    return sum;
 }
 
 static void finish(struct tu_train_row *r, const struct tu_train_query *q)
@@ -140,7 +160,7 @@ static void finish(struct tu_train_row *r, const struct tu_train_query *q)
         again = tu_train_step_flops(m, batch, seq, true) -
                 tu_train_step_flops(m, batch, seq, false);
     else if (r->at.recompute == TU_RECOMPUTE_SELECTIVE)
-        again = batch * seq * 4 * seq * (double)(m->heads * m->head_dim * m->layers);
+        again = batch * seq * scores(m, seq);
     r->hfu = r->mfu + again / peak;
 }
 

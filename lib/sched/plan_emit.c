@@ -41,6 +41,25 @@ static int megatron_latent(struct tu_buf *b, const struct tu_model *m, struct tu
     return rc;
 }
 
+/* Layers whose attention is not whole: every one but each n-th. */
+static int megatron_local(struct tu_buf *b, const struct tu_model *m, struct tu_err *err)
+{
+    if (!m->delta_value_heads)
+        return tu_buf_printf(b, err, "--window-size %llu,0 --window-attn-skip-freq %llu\n",
+                             (unsigned long long)(m->window - 1),
+                             (unsigned long long)m->full_every);
+    return tu_buf_printf(
+        b, err,
+        "--experimental-attention-variant gated_delta_net --linear-attention-freq %llu\n"
+        "--linear-num-key-heads %llu --linear-key-head-dim %llu "
+        "--linear-num-value-heads %llu --linear-value-head-dim %llu\n"
+        "--linear-conv-kernel-dim %llu%s\n",
+        (unsigned long long)m->full_every, (unsigned long long)m->delta_key_heads,
+        (unsigned long long)m->delta_key_dim, (unsigned long long)m->delta_value_heads,
+        (unsigned long long)m->delta_value_dim, (unsigned long long)m->delta_conv,
+        m->q_gate ? " --attention-output-gate" : "");
+}
+
 static int megatron_attention(struct tu_buf *b, const struct tu_model *m,
                               struct tu_err *err)
 {
@@ -53,7 +72,7 @@ static int megatron_attention(struct tu_buf *b, const struct tu_model *m,
     if (!rc && m->head_dim && m->head_dim * m->heads != m->hidden)
         rc = tu_buf_printf(b, err, "--kv-channels %llu\n",
                            (unsigned long long)m->head_dim);
-    return rc;
+    return rc || m->full_every < 2 ? rc : megatron_local(b, m, err);
 }
 
 static int megatron_experts(struct tu_buf *b, const struct tu_model *m, struct tu_err *err)
@@ -66,7 +85,14 @@ static int megatron_experts(struct tu_buf *b, const struct tu_model *m, struct t
     if (!rc && m->shared_ffn)
         rc = tu_buf_printf(b, err, "--moe-shared-expert-intermediate-size %llu\n",
                            (unsigned long long)m->shared_ffn);
-    if (!rc && m->dense_layers)
+    if (!rc && m->shared_gate)
+        rc = tu_buf_text(b, "--moe-shared-expert-gate\n", err);
+    if (!rc && m->moe_every > 1) /* its own number counts from 0 */
+        rc = tu_buf_printf(b, err, "--moe-layer-freq '([0]*%llu+[1])*%llu+[0]*%llu'\n",
+                           (unsigned long long)(m->moe_every - 1),
+                           (unsigned long long)(m->layers / m->moe_every),
+                           (unsigned long long)(m->layers % m->moe_every));
+    else if (!rc && m->dense_layers)
         rc = tu_buf_printf(b, err, "--moe-layer-freq '([0]*%llu+[1]*%llu)'\n",
                            (unsigned long long)m->dense_layers,
                            (unsigned long long)(m->layers - m->dense_layers));
@@ -84,7 +110,8 @@ static int megatron_kind(struct tu_buf *b, const struct tu_model *m, struct tu_e
         {m->rmsnorm, " --normalization RMSNorm"},
         {!m->bias, " --disable-bias-linear"},
         {m->qkv_bias && !m->bias, " --add-qkv-bias"},
-        {m->qk_norm, " --qk-layernorm"},
+        {m->qk_norm && !m->qk_bare, " --qk-layernorm"},
+        {m->qk_norm && m->qk_bare, " --qk-l2-norm"},
         {m->sinks, " --softmax-type learnable"},
         {!m->tied, " --untie-embeddings-and-output-weights"},
     };
@@ -251,6 +278,12 @@ static const char *megatron_lacks(const struct tu_train_query *q,
         return "norms behind attention and MLP";
     if (q->model->one_norm)
         return "attention and MLP side by side";
+    if (q->model->qk_norm && q->model->qk_wide)
+        return "norms over all heads of q and k";
+    if (q->model->chunked && q->model->full_every > 1)
+        return "attention in chunks";
+    if (q->model->moe_every > 1 && q->model->dense_layers)
+        return "layers with experts that alternate behind dense ones";
     if (a->pp > 1 && strcmp(s, "1f1b") && strcmp(s, "interleaved-1f1b"))
         return s;
     return a->zero > 1 ? "ZeRO 2 and 3" : a->offload == TU_OFFLOAD_SSD  ? "offload to an SSD"

@@ -4,27 +4,85 @@
  * For a GPT with biases and learned positions they are the published ones:
  * P = 12 l h² (1 + 13/(12 h) + (V + s)/(12 l h)) and, with recomputation,
  * 96 B s l h² (1 + s/(6 h) + V/(16 l h)) operations a step. */
+#include <math.h>
 #include "sched/plan_stage.h"
+
+struct tu_model tui_kind(const struct tu_model *m, unsigned kind)
+{
+    struct tu_model k = *m;
+    if (kind & TU_LAYER_DENSE)
+        k.experts = k.shared_ffn = 0;
+    if (!(kind & TU_LAYER_LOCAL))
+        k.window = k.delta_value_heads = 0;
+    return k;
+}
+
+/* Values of all heads of a gated delta net. */
+static double delta_keys(const struct tu_model *m)
+{
+    return (double)(m->delta_key_heads * m->delta_key_dim);
+}
+
+static double delta_values(const struct tu_model *m)
+{
+    return (double)(m->delta_value_heads * m->delta_value_dim);
+}
+
+/* q, k, v and the result's gate z; a and b of each head; the convolution; the way out. */
+static double delta_weights(const struct tu_model *m)
+{
+    double h = (double)m->hidden, k = delta_keys(m), v = delta_values(m);
+    return h * (2 * k + 2 * v + 2 * (double)m->delta_value_heads) +
+           (2 * k + v) * (double)m->delta_conv + v * h;
+}
 
 double tui_attention_weights(const struct tu_model *m)
 {
+    if (m->delta_value_heads)
+        return delta_weights(m);
     double h = (double)m->hidden, a = (double)m->heads, q = a * (double)m->head_dim;
     double kv = (double)(m->kv_heads * m->head_dim), r = (double)m->q_rank;
     if (!m->kv_rank)
-        return h * (q + 2 * kv) + q * h;
+        return h * ((m->q_gate ? 2 : 1) * q + 2 * kv) + q * h;
     double latent = (double)m->kv_rank, v = (double)m->v_dim;
     return (m->q_rank ? h * r + r * q : h * q) + h * (latent + (double)m->rope_dim) +
            latent * a * ((double)m->nope_dim + v) + a * v * h;
 }
 
-double tui_score_width(const struct tu_model *m)
+double tui_attention_width(const struct tu_model *m)
+{
+    return m->delta_value_heads ? delta_values(m)
+                                : (double)(m->heads * (m->kv_rank ? m->v_dim : m->head_dim));
+}
+
+/* Tokens that one attends to, where all of the sequence counts whole though half of it, on
+ * average, is to come. A chunk counts so, too; a sliding window is past all along. */
+static double span(const struct tu_model *m, double seq)
+{
+    double w = (double)m->window, rest = m->window ? fmod(seq, w) : 0;
+    if (!m->window || seq <= w)
+        return seq;
+    return m->chunked ? ((seq - rest) * w + rest * rest) / seq : 2 * w - w * w / seq;
+}
+
+double tui_mix_flops(const struct tu_model *m, double seq)
 {
     double v = (double)(m->kv_rank ? m->v_dim : m->head_dim);
-    return (double)m->heads * ((double)m->head_dim + v) / 2;
+    if (m->delta_value_heads) /* the state times k, its update, the state times q */
+        return 6 * delta_values(m) * (double)m->delta_key_dim;
+    return 4 * span(m, seq) * (double)m->heads * ((double)m->head_dim + v) / 2;
+}
+
+double tui_delta_state(const struct tu_model *m)
+{
+    return m->delta_value_heads ? delta_values(m) * (double)m->delta_key_dim : 0;
 }
 
 static double attention(const struct tu_model *m)
 {
+    if (m->delta_value_heads) /* a decay and its bias for each head, a norm of one */
+        return delta_weights(m) + 2 * (double)m->delta_value_heads +
+               (double)m->delta_value_dim;
     double q = (double)(m->heads * m->head_dim), kv = (double)(m->kv_heads * m->head_dim);
     double bias = m->bias ? q + 2 * kv + (double)m->hidden : m->qkv_bias ? q + 2 * kv : 0;
     return tui_attention_weights(m) + bias + (m->sinks ? (double)m->heads : 0);
@@ -42,47 +100,60 @@ static double norm(const struct tu_model *m)
     return (double)m->hidden * (m->rmsnorm ? 1 : 2);
 }
 
+/* Weights of the norms of q and k. */
+static double qk_norms(const struct tu_model *m)
+{
+    if (!m->qk_norm || m->qk_bare || m->delta_value_heads)
+        return 0;
+    return (double)(m->head_dim * (m->qk_wide ? m->heads + m->kv_heads : 2));
+}
+
 static double norms(const struct tu_model *m)
 {
-    return (m->post_norms ? 4 : m->one_norm ? 1 : 2) * norm(m) +
-           (m->qk_norm ? 2 * (double)m->head_dim : 0) +
+    return (m->post_norms ? 4 : m->one_norm ? 1 : 2) * norm(m) + qk_norms(m) +
            (double)(m->q_rank + m->kv_rank);
 }
 
 static double feed(const struct tu_model *m, double experts)
 {
-    double width = (double)(m->expert_ffn ? m->expert_ffn : m->ffn);
+    double width = (double)(m->expert_ffn ? m->expert_ffn : m->ffn), h = (double)m->hidden;
     if (!m->experts)
         return mlp(m, (double)m->ffn);
     return experts * mlp(m, width) + (double)((m->hidden + m->bias) * m->experts) +
-           (m->shared_ffn ? mlp(m, (double)m->shared_ffn) : 0);
+           (m->shared_ffn ? mlp(m, (double)m->shared_ffn) + (m->shared_gate ? h : 0) : 0);
 }
 
-struct tu_model tui_dense(const struct tu_model *m)
+static double layer_params(const struct tu_model *m, unsigned kind, double experts)
 {
-    struct tu_model d = *m;
-    d.experts = d.shared_ffn = 0;
-    return d;
+    struct tu_model k = tui_kind(m, kind);
+    return attention(&k) + feed(&k, experts) + norms(&k);
+}
+
+double tui_kind_params(const struct tu_model *m, unsigned kind)
+{
+    return layer_params(m, kind, (double)m->experts);
 }
 
 double tu_train_layer_params(const struct tu_model *m)
 {
-    return attention(m) + feed(m, (double)m->experts) + norms(m);
+    return tui_kind_params(m, 0);
 }
 
 double tu_train_active_params(const struct tu_model *m)
 {
-    return attention(m) + feed(m, (double)m->top_k) + norms(m);
+    return layer_params(m, 0, (double)m->top_k);
 }
 
 double tu_train_params(const struct tu_model *m)
 {
-    double h = (double)m->hidden, first = (double)m->dense_layers;
+    double h = (double)m->hidden, sum = 0;
     double embed = (double)m->vocab * h * (m->tied ? 1 : 2);
     double positions = m->learned_positions ? (double)m->positions * h : 0;
-    struct tu_model d = tui_dense(m);
-    return ((double)m->layers - first) * tu_train_layer_params(m) +
-           first * tu_train_layer_params(&d) + embed + positions + norm(m);
+    uint64_t count[TU_LAYER_KINDS];
+    tu_model_kinds(m, 0, m->layers, count);
+    for (unsigned k = 0; k < TU_LAYER_KINDS; k++)
+        sum += (double)count[k] * tui_kind_params(m, k);
+    return sum + embed + positions + norm(m);
 }
 
 double tui_mtp_join(const struct tu_model *m)
@@ -95,25 +166,27 @@ double tu_train_mtp_params(const struct tu_model *m)
     return (double)m->mtp_layers * (tu_train_layer_params(m) + tui_mtp_join(m));
 }
 
-/* Forward operations for one token: 2 for each weight of a product, and 4 s q of
- * attention. */
-static double layer_flops(const struct tu_model *m, double seq)
+/* Forward operations for one token: 2 for each weight of a product, and what mixes it with
+ * other tokens. */
+static double layer_flops(const struct tu_model *whole, unsigned kind, double seq)
 {
+    struct tu_model of_kind = tui_kind(whole, kind), *m = &of_kind;
     double h = (double)m->hidden;
     double width = (double)(m->experts && m->expert_ffn ? m->expert_ffn : m->ffn);
     double feeds = (m->experts ? (double)m->top_k : 1) * width + (double)m->shared_ffn;
     return 2 * tui_attention_weights(m) + 2 * (m->gated ? 3 : 2) * h * feeds +
-           4 * seq * tui_score_width(m);
+           2 * h * (double)m->experts + tui_mix_flops(m, seq);
 }
 
 double tu_train_step_flops(const struct tu_model *m, double batch, double seq,
                            bool recompute)
 {
-    double first = (double)m->dense_layers;
-    struct tu_model d = tui_dense(m);
     double h = (double)m->hidden, mtp = (double)m->mtp_layers;
-    double layers = ((double)m->layers + mtp - first) * layer_flops(m, seq) +
-                    first * layer_flops(&d, seq);
+    double layers = mtp * layer_flops(m, 0, seq);
+    uint64_t count[TU_LAYER_KINDS];
+    tu_model_kinds(m, 0, m->layers, count);
+    for (unsigned k = 0; k < TU_LAYER_KINDS; k++)
+        layers += (double)count[k] * layer_flops(m, k, seq);
     double head = (1 + mtp) * 2 * h * (double)m->vocab + mtp * 4 * h * h;
     return batch * seq * ((recompute ? 4 : 3) * layers + 3 * head);
 }
@@ -123,16 +196,36 @@ double tu_train_days(const struct tu_model *m, double tokens, double flops_per_s
     return 8 * tokens * tu_train_params(m) / flops_per_s / 86400;
 }
 
+/* Bytes of a token that a gated delta net keeps, in units of h: its input, what the
+ * convolution and the gate take and give, the result before and behind its norm; in f32 the
+ * decays and betas; and of each chunk of 64 tokens their products with one another. */
+static double delta_bytes(const struct tu_model *m)
+{
+    double k = delta_keys(m), v = delta_values(m);
+    return 2 + (2 * (2 * k + 2 * v) + 2 * (2 * k + v) + 2 * v + 2 * v +
+                (2 * 64 + 2 * 4) * (double)m->delta_value_heads) /
+                   (double)m->hidden;
+}
+
+double tui_kind_bytes(const struct tu_model *m, unsigned kind, double seq, double mb,
+                      double tp, bool sequence_parallel, enum tu_recompute r)
+{
+    struct tu_model of_kind = tui_kind(m, kind);
+    double h = (double)m->hidden, a = (double)m->heads, sbh = seq * mb * h;
+    double quadratic = 5 * a * span(&of_kind, seq) / h, extra = 0;
+    if (r == TU_RECOMPUTE_FULL)
+        return 2 * sbh;
+    if (r == TU_RECOMPUTE_SELECTIVE || of_kind.delta_value_heads)
+        quadratic = 0;
+    if (of_kind.delta_value_heads) /* instead of attention's 11, of which 3 are not split */
+        extra = delta_bytes(m) - 11;
+    if (sequence_parallel)
+        return sbh / tp * (34 + extra + quadratic);
+    return sbh * (10 + (24 + extra + quadratic) / tp);
+}
+
 double tu_train_layer_bytes(const struct tu_model *m, double seq, double mb, double tp,
                             bool sequence_parallel, enum tu_recompute r)
 {
-    double h = (double)m->hidden, a = (double)m->heads, sbh = seq * mb * h;
-    double quadratic = 5 * a * seq / h;
-    if (r == TU_RECOMPUTE_FULL)
-        return 2 * sbh;
-    if (r == TU_RECOMPUTE_SELECTIVE)
-        quadratic = 0;
-    if (sequence_parallel)
-        return sbh / tp * (34 + quadratic);
-    return sbh * (10 + 24 / tp + quadratic / tp);
+    return tui_kind_bytes(m, 0, seq, mb, tp, sequence_parallel, r);
 }

@@ -2,10 +2,9 @@
 /* plan_stage.c: stages of a layout: which layers they hold, what those take, how much
  * memory the ranks need.
  *
- * Layers are alike but for the first ones of a model with experts, which may have none;
- * the first stage adds the vision encoder and the embedding, the last
- * the head, the loss and what predicts further tokens. Split evenly, or so that the longest
- * stage is shortest. */
+ * Layers are of a few kinds, which alternate by a rule of the model. The first stage adds the
+ * vision encoder and the embedding, the last the head, the loss and what predicts further tokens.
+ * Split evenly, or so that the longest stage is shortest. */
 #include <math.h>
 #include <string.h>
 #include "sched/plan_stage.h"
@@ -78,13 +77,12 @@ static double all_to_all(const struct tu_train_query *q, const struct tu_layout_
     return *bytes / (inside ? q->cluster.link_bs : q->cluster.network_bs);
 }
 
-/* A layer of this model, with what its communication takes filled in. `per`: seconds of an
- * operation for each token. */
-static struct tui_kind kind_of(const struct tu_model *m, struct tu_layer f, double per,
-                               double quad, enum tu_recompute again)
+/* A layer of this model of one kind, with what its communication takes filled in. `per`:
+ * seconds of an operation for each token. */
+static struct tui_kind compute_of(const struct tu_model *m, struct tu_layer f, double per,
+                                  double quad, enum tu_recompute again)
 {
     double h = (double)m->hidden;
-    double out = (double)(m->heads * (m->kv_rank ? m->v_dim : m->head_dim));
     double width = (double)(m->experts && m->expert_ffn ? m->expert_ffn : m->ffn);
     double routed = (m->experts ? (double)m->top_k : 1) * width;
     double gated = m->gated ? 3 : 2, linear = per * 2 * tui_attention_weights(m);
@@ -92,7 +90,7 @@ static struct tui_kind kind_of(const struct tu_model *m, struct tu_layer f, doub
     f.mlp = per * 2 * gated * h * routed;
     f.shared = per * 2 * gated * h * (double)m->shared_ffn;
     f.gate = per * 2 * h * (double)m->experts;
-    f.out = per * 2 * h * out;
+    f.out = per * 2 * h * tui_attention_width(m);
     f.down = per * 2 * h * routed;
     struct tui_kind k = {.forward = f, .gradient = f};
     k.gradient.attention += quad;
@@ -101,38 +99,61 @@ static struct tui_kind kind_of(const struct tu_model *m, struct tu_layer f, doub
         k.gradient.attention += f.attention;
         k.gradient.mlp += f.mlp;
         k.gradient.shared += f.shared;
-    } else if (again == TU_RECOMPUTE_SELECTIVE) {
+    } else if (again == TU_RECOMPUTE_SELECTIVE && !m->delta_value_heads) {
         k.gradient.attention += quad;
     }
+    return k;
+}
+
+/* What context parallelism sends for a layer, one way, on a device: keys and values, all of
+ * them or the last window's, or a state in f32. */
+static double context_bytes(const struct tu_model *m, const struct tu_layout_choice *a,
+                            double tokens)
+{
+    double others = tokens * (a->cp - 1), kv = (double)(m->kv_heads * m->head_dim);
+    if (m->delta_value_heads)
+        return a->cp > 1 ? 4 * tui_delta_state(m) * a->mb / a->tp : 0;
+    if (m->window)
+        others = fmin(others, (double)m->window * a->mb);
+    return 2 * 2 * others * kv / a->tp;
+}
+
+static struct tui_kind kind_of(const struct tu_train_query *q,
+                               const struct tu_layout_choice *a, unsigned kind)
+{
+    struct tu_model m = tui_kind(q->model, kind);
+    const struct tu_cluster *c = &q->cluster;
+    double tokens = (double)q->seq / a->cp * a->mb, h = (double)m.hidden, routed = 0;
+    double per = tokens / a->tp / (c->flops * c->efficiency); /* seconds of an operation */
+    double quad = per * tui_mix_flops(&m, (double)q->seq);
+    double reduce = 4 * tokens * h * (a->tp - 1) / a->tp;
+    struct tu_layer sent = {.reduce = reduce / c->link_bs};
+    if (!(kind & TU_LAYER_DENSE))
+        sent.dispatch = sent.combine = all_to_all(q, a, tokens, &routed);
+    struct tui_kind k = compute_of(&m, sent, per, quad, a->recompute);
+    /* The ring's keys and values come while attention on the last ones runs; a state goes from
+     * device to device, and nothing waits for work beside it. */
+    double ring = context_bytes(&m, a, tokens);
+    bool inside = (uint64_t)a->cp * a->tp <= c->per_node;
+    double ring_s = ring / (inside ? c->link_bs : c->network_bs);
+    k.cp_forward = m.delta_value_heads ? ring_s * (a->cp - 1) : fmax(ring_s - quad, 0);
+    k.cp_gradient = m.delta_value_heads ? k.cp_forward : fmax(2 * ring_s - 2 * quad, 0);
+    k.tp_bytes = 4 * reduce;
+    k.ep_bytes = 4 * routed;
+    k.cp_bytes = (m.delta_value_heads ? 2 : 3) * ring;
     return k;
 }
 
 void tui_times_of(struct tui_times *t, const struct tu_train_query *q,
                   const struct tu_layout_choice *a)
 {
-    const struct tu_model *m = q->model;
     const struct tu_cluster *c = &q->cluster;
-    struct tu_model dense = tui_dense(m);
-    double tokens = (double)q->seq / a->cp * a->mb, h = (double)m->hidden;
-    double per = tokens / a->tp / (c->flops * c->efficiency); /* seconds of an operation */
-    double kv = (double)(m->kv_heads * m->head_dim);
-    double quad = per * 4 * (double)q->seq * tui_score_width(m);
-    double reduce_bytes = 4 * tokens * h * (a->tp - 1) / a->tp, routed_bytes;
-    struct tu_layer sent = {.reduce = reduce_bytes / c->link_bs};
-    *t = (struct tui_times){.kind[TUI_DENSE] = kind_of(&dense, sent, per, quad, a->recompute)};
-    sent.dispatch = sent.combine = all_to_all(q, a, tokens, &routed_bytes);
-    t->kind[TUI_USUAL] = kind_of(m, sent, per, quad, a->recompute);
-    /* The ring's keys and values come while attention on the last ones runs. */
-    double ring = 2 * 2 * tokens * kv / a->tp * (a->cp - 1);
-    bool inside = (uint64_t)a->cp * a->tp <= c->per_node;
-    double ring_s = ring / (inside ? c->link_bs : c->network_bs);
-    t->cp_forward = fmax(ring_s - quad, 0);
-    t->cp_gradient = fmax(2 * ring_s - 2 * quad, 0);
-    t->tp_bytes = 4 * reduce_bytes;
-    t->ep_bytes = 4 * routed_bytes;
-    t->cp_bytes = 3 * ring;
-    t->head = per * 2 * h * (double)m->vocab;
-    t->join = per * 4 * h * h;
+    double tokens = (double)q->seq / a->cp * a->mb, h = (double)q->model->hidden;
+    double per = tokens / a->tp / (c->flops * c->efficiency);
+    *t = (struct tui_times){.head = per * 2 * h * (double)q->model->vocab,
+                            .join = per * 4 * h * h};
+    for (unsigned k = 0; k < TU_LAYER_KINDS; k++)
+        t->kind[k] = kind_of(q, a, k);
     if (q->encoder && q->encoder->layers) {
         double e = (double)q->encoder->hidden, n = (double)q->encoder->tokens;
         double one = n * a->mb / a->cp / a->tp / (c->flops * c->efficiency);
@@ -149,12 +170,12 @@ static double compute(const struct tu_layer *l)
 
 /* Times of so many layers, forward and gradient, with what the form leaves exposed. */
 static void price_layers(struct tui_times *t, const struct tu_train_query *q,
-                         const struct tu_layout_choice *a, int kind, uint32_t layers)
+                         const struct tu_layout_choice *a, unsigned kind, uint32_t layers)
 {
     const struct tu_overlap *form = q->overlap ? q->overlap : tu_overlaps[0];
     struct tui_kind *l = &t->kind[kind];
     struct tui_priced now = {
-        .key = {a->tp, a->cp, a->ep, a->mb, a->recompute, (uint32_t)kind, layers}};
+        .key = {a->tp, a->cp, a->ep, a->mb, a->recompute, kind, layers}};
     uint32_t hash = 0;
     if (!memcmp(l->last.key, now.key, sizeof now.key))
         return;
@@ -172,7 +193,7 @@ static void price_layers(struct tui_times *t, const struct tu_train_query *q,
 /* Add n layers of a kind to what a stage takes. */
 static void add_layers(struct tui_stage_time *s, struct tui_times *t,
                        const struct tu_train_query *q, const struct tu_layout_choice *a,
-                       int kind, uint32_t layers)
+                       unsigned kind, uint32_t layers)
 {
     const struct tui_kind *l = &t->kind[kind];
     double n = layers;
@@ -182,9 +203,9 @@ static void add_layers(struct tui_stage_time *s, struct tui_times *t,
     double tp = 2 * 2 * l->forward.reduce, ep = 2 * 2 * l->forward.dispatch;
     s->tp += tp + ep > 0 ? exposed * tp / (tp + ep) : 0;
     s->ep += tp + ep > 0 ? exposed * ep / (tp + ep) : 0;
-    s->cp += n * (t->cp_forward + t->cp_gradient);
-    s->f += f + n * t->cp_forward;
-    s->i += i + n * t->cp_gradient;
+    s->cp += n * (l->cp_forward + l->cp_gradient);
+    s->f += f + n * l->cp_forward;
+    s->i += i + n * l->cp_gradient;
     s->w += n * l->weight;
 }
 
@@ -195,9 +216,9 @@ struct tui_stage_time tui_stage_time(struct tui_times *t,
 {
     double e = stage->encoder, ends = stage->head ? t->head : 0;
     struct tui_stage_time s = {0};
-    add_layers(&s, t, q, a, TUI_USUAL, stage->layers - stage->dense + stage->mtp);
-    if (stage->dense)
-        add_layers(&s, t, q, a, TUI_DENSE, stage->dense);
+    for (unsigned k = 0; k < TU_LAYER_KINDS; k++)
+        if (stage->kind[k] || (!k && stage->mtp))
+            add_layers(&s, t, q, a, k, stage->kind[k] + (k ? 0 : stage->mtp));
     ends += stage->mtp * (t->head + t->join);
     s.f += ends + e * (t->encoder_lin + t->encoder_quad);
     s.i += ends + e * (t->encoder_lin + 2 * t->encoder_quad);
@@ -219,6 +240,15 @@ static int64_t millionths(double t, double layer)
     return llround(fmin(t / layer, 1e6) * 1e6);
 }
 
+/* How many of a stage's layers, of which `first` is the first, are of each kind. */
+static void tally(struct tu_train_stage *s, const struct tu_model *m, uint64_t first)
+{
+    uint64_t count[TU_LAYER_KINDS];
+    tu_model_kinds(m, first, first + s->layers, count);
+    for (size_t k = 0; k < TU_LAYER_KINDS; k++)
+        s->kind[k] = (uint32_t)count[k];
+}
+
 static int uneven(struct tu_train_stage *out, size_t n, const struct tu_train_query *q,
                   const struct tu_layout_choice *a, struct tu_err *err)
 {
@@ -227,11 +257,9 @@ static int uneven(struct tu_train_stage *out, size_t n, const struct tu_train_qu
     size_t layers = encoder + q->model->layers, at = 0;
     tui_times_of(&t, q, a);
     struct tui_stage_time one =
-        tui_stage_time(&t, q, a, &(struct tu_train_stage){.layers = 1});
+        tui_stage_time(&t, q, a, &(struct tu_train_stage){.layers = 1, .kind = {1}});
     struct tui_stage_time eye =
         tui_stage_time(&t, q, a, &(struct tu_train_stage){.encoder = 1});
-    struct tui_stage_time plain =
-        tui_stage_time(&t, q, a, &(struct tu_train_stage){.layers = 1, .dense = 1});
     struct tui_stage_time end = tui_stage_time(
         &t, q, a,
         &(struct tu_train_stage){.head = true, .mtp = (uint32_t)q->model->mtp_layers});
@@ -239,11 +267,15 @@ static int uneven(struct tu_train_stage *out, size_t n, const struct tu_train_qu
     size_t *count = tu_alloc(n, sizeof *count, err);
     double worst;
     int rc = cost && count ? 0 : TU_ENOMEM;
-    for (size_t k = 0; k < layers && !rc; k++)
-        cost[k] = k < encoder ? millionths(whole(&eye), whole(&one))
-                  : k < encoder + q->model->dense_layers
-                      ? millionths(whole(&plain), whole(&one))
-                      : 1000000;
+    for (size_t k = 0; k < layers && !rc; k++) {
+        struct tui_stage_time now = eye;
+        struct tu_train_stage layer = {.layers = 1};
+        if (k >= encoder) {
+            tally(&layer, q->model, k - encoder);
+            now = tui_stage_time(&t, q, a, &layer);
+        }
+        cost[k] = millionths(whole(&now), whole(&one));
+    }
     if (!rc)
         rc = tu_partition_find(
             &(struct tu_partition){.layers = layers,
@@ -279,9 +311,9 @@ int tu_train_stages(struct tu_train_stage **out, size_t *n,
             (*out)[k].layers = (uint32_t)(q->model->layers / *n);
         (*out)[0].encoder = (uint32_t)(q->encoder ? q->encoder->layers : 0);
     }
-    uint64_t dense = q->model->experts ? q->model->dense_layers : 0;
-    for (size_t k = 0; k < *n && !rc; dense -= (*out)[k++].dense)
-        (*out)[k].dense = (uint32_t)tu_min(dense, (*out)[k].layers);
+    uint64_t first = 0;
+    for (size_t k = 0; k < *n && !rc; first += (*out)[k++].layers)
+        tally(&(*out)[k], q->model, first);
     (*out)[*n - 1].mtp = (uint32_t)q->model->mtp_layers;
     if (rc) {
         tu_free(*out);
@@ -297,26 +329,26 @@ double tui_stage_params(const struct tu_train_query *q, const struct tu_layout_c
                         const struct tu_train_stage *stage, double *experts)
 {
     const struct tu_model *m = q->model;
-    struct tu_model plain = tui_dense(m);
-    double embed = (double)m->vocab * (double)m->hidden, n = stage->layers + stage->mtp;
-    double usual = tu_train_layer_params(m), routed = 0;
+    double embed = (double)m->vocab * (double)m->hidden, routed = 0;
     if (m->experts > 1) {
         struct tu_model one = *m;
         one.experts = 1; /* the difference is the experts' and their router rows' */
-        routed = (usual - tu_train_layer_params(&one)) * (double)m->experts /
+        routed = (tui_kind_params(m, 0) - tui_kind_params(&one, 0)) * (double)m->experts /
                  (double)(m->experts - 1);
-        usual -= routed;
     }
+    routed *= stage->kind[0] + stage->kind[TU_LAYER_LOCAL] + stage->mtp;
     double eye = q->encoder ? 12 * (double)(q->encoder->hidden * q->encoder->hidden) : 0;
-    double all = (n - stage->dense) * usual + stage->dense * tu_train_layer_params(&plain) +
-                 stage->encoder * eye + stage->mtp * tui_mtp_join(m);
+    double all = stage->mtp * (tui_kind_params(m, 0) + tui_mtp_join(m)) +
+                 stage->encoder * eye - routed;
+    for (unsigned k = 0; k < TU_LAYER_KINDS; k++)
+        all += stage->kind[k] * tui_kind_params(m, k);
     if (stage->embedding)
         all += embed;
     if (stage->head && !(stage->embedding && m->tied))
         all += embed; /* a tied head on a stage of its own is a copy */
     if (stage->mtp && !stage->embedding && !m->tied)
         all += embed; /* a copy for the tokens that follow */
-    *experts = (n - stage->dense) * routed / a->ep / a->tp;
+    *experts = routed / a->ep / a->tp;
     return all / a->tp;
 }
 
@@ -337,10 +369,11 @@ static double state_bytes(const struct tu_layout_choice *a, double d)
 static double stage_bytes(const struct tu_train_query *q, const struct tu_layout_choice *a,
                           const struct tu_train_stage *stage)
 {
-    double bytes = (stage->layers + stage->mtp) *
-                   tu_train_layer_bytes(q->model, (double)q->seq / a->cp,
-                                                        a->mb, a->tp,
-                                                        q->sequence_parallel, a->recompute);
+    double bytes = 0;
+    for (unsigned k = 0; k < TU_LAYER_KINDS; k++)
+        bytes += (stage->kind[k] + (k ? 0 : stage->mtp)) *
+                 tui_kind_bytes(q->model, k, (double)q->seq / a->cp, a->mb, a->tp,
+                                q->sequence_parallel, a->recompute);
     if (stage->encoder) /* 34 bytes of a token and channel, or its input alone */
         bytes += stage->encoder * (double)(q->encoder->hidden * q->encoder->tokens) *
                  a->mb / a->cp / a->tp * (a->recompute == TU_RECOMPUTE_FULL ? 2 : 34);
@@ -373,8 +406,10 @@ void tui_memory_of(struct tu_train_row *r, const struct tu_train_query *q,
         if (a->offload == TU_OFFLOAD_SPLIT) /* two subgroups on their way */
             state += 2 * 12 * fmin(params, TUI_SUBGROUP);
         if (a->recompute == TU_RECOMPUTE_FULL) /* one layer at a time is whole again */
-            held += tu_train_layer_bytes(m, seq, a->mb, a->tp, q->sequence_parallel,
-                                         TU_RECOMPUTE_NONE);
+            held += fmax(tui_kind_bytes(m, 0, seq, a->mb, a->tp, q->sequence_parallel,
+                                        TU_RECOMPUTE_NONE),
+                         tui_kind_bytes(m, TU_LAYER_LOCAL, seq, a->mb, a->tp,
+                                        q->sequence_parallel, TU_RECOMPUTE_NONE));
         if (state + held + logits > r->memory_bytes) {
             r->state_bytes = state;
             r->activation_bytes = held;

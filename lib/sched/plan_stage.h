@@ -15,12 +15,19 @@ struct tui_family {
 };
 extern const struct tui_family tui_families[]; /* ends with a row without a name */
 const struct tui_family *tui_family_of(const char *name);
-/* Weights of a layer's attention that are multiplied with; half the values of a query, a key, a
- * value and a result in the products with scores. */
+/* The model as if all its layers were of one kind (bits of tu_layer_kind). */
+struct tu_model tui_kind(const struct tu_model *m, unsigned kind);
+/* Of such a model: weights of a layer's attention that are multiplied with, values of a token
+ * that its last product takes, and forward operations of a token that mix it with others. */
 double tui_attention_weights(const struct tu_model *m);
-double tui_score_width(const struct tu_model *m);
-/* The same model without experts, as its first layers may be. */
-struct tu_model tui_dense(const struct tu_model *m);
+double tui_attention_width(const struct tu_model *m);
+double tui_mix_flops(const struct tu_model *m, double seq);
+/* Values of a gated delta net's state, 0: the kind has none. */
+double tui_delta_state(const struct tu_model *m);
+/* Of a layer of the kind: parameters, and bytes as tu_train_layer_bytes. */
+double tui_kind_params(const struct tu_model *m, unsigned kind);
+double tui_kind_bytes(const struct tu_model *m, unsigned kind, double seq, double mb,
+                      double tp, bool sequence_parallel, enum tu_recompute r);
 /* Parameters of what predicts one more token, apart from its layer: two norms and one
  * behind it, and the product that joins the last layer's result with an embedding. */
 double tui_mtp_join(const struct tu_model *m);
@@ -40,16 +47,15 @@ struct tui_memo {
         double forward, gradient;
     } row[TUI_MEMO];
 };
-enum { TUI_USUAL, TUI_DENSE, TUI_KINDS }; /* the first layers may have no experts */
 struct tui_times {
     struct tui_kind {
         struct tu_layer forward, gradient;
         double weight;
+        double cp_forward, cp_gradient;      /* exposed */
+        double tp_bytes, ep_bytes, cp_bytes; /* sent, both ways */
         struct tui_priced last; /* stages are mostly alike */
-    } kind[TUI_KINDS];              /* of a layer */
-    double cp_forward, cp_gradient; /* exposed, of a layer */
+    } kind[TU_LAYER_KINDS]; /* of a layer */
     double head, join, encoder_lin, encoder_quad;
-    double tp_bytes, ep_bytes, cp_bytes; /* sent by a layer, both ways */
 };
 void tui_times_of(struct tui_times *t, const struct tu_train_query *q,
                   const struct tu_layout_choice *a);

@@ -36,6 +36,11 @@ struct tu_model {
     uint64_t shared_experts; /* how many, where the width follows from them */
     uint64_t dense_layers;   /* the first ones, which have no experts */
     uint64_t mtp_layers;     /* behind the others, each predicts one more token in training */
+    /* Kinds of layers that alternate; of config.json alone, no META and no name map has them.
+     * Every n-th layer has experts, or whole attention; 0: all. The others attend to a
+     * window, or are gated delta nets: a state of [key_dim, value_dim] for each head. */
+    uint64_t moe_every, full_every, window;
+    uint64_t delta_key_heads, delta_value_heads, delta_key_dim, delta_value_dim, delta_conv;
     /* Latent attention (MLA): ranks of q (0: q is whole) and of k with v, and parts of a head. */
     uint64_t q_rank, kv_rank, nope_dim, rope_dim, v_dim;
     bool tied;           /* output head shares the embedding */
@@ -45,6 +50,11 @@ struct tu_model {
     bool learned_positions;
     bool qkv_bias, bias; /* bias on q, k, v; on every linear layer */
     bool qk_norm;
+    bool qk_wide;        /* that norm is over all heads, each value with a weight */
+    bool qk_bare;        /* or it has no weights */
+    bool q_gate;         /* of q's size, on the result of attention */
+    bool shared_gate;    /* one on the shared experts */
+    bool chunked;        /* windows stand side by side, they do not slide */
     bool post_norms;     /* behind attention and MLP, too */
     bool one_norm;       /* attention and MLP stand side by side behind one norm */
     bool sinks;          /* one for each head */
@@ -59,6 +69,10 @@ struct tu_model {
  * Errors: TU_EMETA not JSON; TU_EFORMAT a size missing, zero or contradictory. */
 TU_API TU_MUST int tu_model_from_hf(struct tu_model *m, const char *json, size_t n,
                                     struct tu_err *err);
+/* How many of layers [from, to) are of each kind, by the bits of tu_layer_kind. */
+enum tu_layer_kind { TU_LAYER_DENSE = 1, TU_LAYER_LOCAL = 2, TU_LAYER_KINDS = 4 };
+TU_API void tu_model_kinds(const struct tu_model *m, uint64_t from, uint64_t to,
+                           uint64_t count[TU_LAYER_KINDS]);
 /* The vision encoder of the same text, all 0 where there is none. tokens: patches of one image;
  * 0 when the size of images is not fixed. Errors: as above. */
 struct tu_vision {

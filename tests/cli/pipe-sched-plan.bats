@@ -210,6 +210,31 @@ END
     assert_output --partial 'line 2'
 }
 
+@test "plan: layers of kinds that alternate" {
+    cat >next.json <<'END'
+{"model_type": "qwen3_next", "num_hidden_layers": 48, "hidden_size": 2048,
+ "intermediate_size": 5120, "num_attention_heads": 16, "num_key_value_heads": 2, "vocab_size": 151936}
+END
+    args='--config next.json --gpus 64 --batch 512 --seq 8192'
+    run -0 --separate-stderr pipe-sched plan $args --top 1
+    assert_equal "$stderr" ''
+    assert_line --index 0 --partial '79.674 billion parameters'
+    run -0 --separate-stderr pipe-sched plan $args --emit megatron
+    assert_line '--experimental-attention-variant gated_delta_net --linear-attention-freq 4'
+    assert_line --partial '--rotary-percent 0.25'
+    cat >scout.json <<'END'
+{"model_type": "llama4", "text_config": {"model_type": "llama4_text", "num_hidden_layers": 48,
+ "hidden_size": 5120, "intermediate_size": 8192, "intermediate_size_mlp": 16384,
+ "num_attention_heads": 40, "num_key_value_heads": 8, "vocab_size": 202048,
+ "num_local_experts": 128, "interleave_moe_layer_step": 2}}
+END
+    args='--config scout.json --gpus 512 --batch 1024 --max-mb 1 --max-pp 8 --max-vpp 1'
+    run -0 --separate-stderr pipe-sched plan $args --top 1
+    assert_line --index 0 --partial '400.712 billion parameters'
+    run -3 pipe-sched plan $args --emit megatron
+    assert_output --partial 'attention in chunks'
+}
+
 @test "plan: a family that is not known is counted with a warning" {
     echo '{"model_type":"mamba","hidden_size":256,"num_hidden_layers":4,"num_attention_heads":8,"vocab_size":1000}' >config
     run -0 --separate-stderr pipe-sched plan --config config --gpus 1 --batch 8 --top 1

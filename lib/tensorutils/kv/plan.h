@@ -13,7 +13,8 @@ struct tu_kv_sizes {
     uint64_t heads;         /* KV heads */
     uint64_t dim_k, dim_v;
     uint64_t latent;        /* MLA: columns of the latent, rotary part included; 0 none */
-    uint64_t window, local; /* sliding window, and how many of the layers have it */
+    uint64_t window, local; /* window, sliding or in chunks, and how many layers have it */
+    double state;           /* bytes that layers without a cache hold of any sequence */
     uint64_t hidden;
     double params;          /* estimated from the sizes; 0 unknown */
 };
@@ -22,7 +23,7 @@ struct tu_kv_sizes {
 TU_API TU_MUST int tu_kv_sizes_from_hf(struct tu_kv_sizes *out, const char *json, size_t n,
                                        struct tu_err *err);
 /* Bytes of T tokens on one of tp ranks, elements of `bits` bits; window layers hold at
- * most their window. Errors: TU_ESIZE on overflow. */
+ * most their window, and states are as they are. Errors: TU_ESIZE on overflow. */
 TU_API TU_MUST int tu_kv_bytes(const struct tu_kv_sizes *s, uint64_t T, double bits,
                                uint64_t tp, uint64_t *out, struct tu_err *err);
 /* Bits of an element by the name of a dtype or codec ("bf16", "q8_0", "kivi2"), for

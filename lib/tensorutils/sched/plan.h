@@ -46,9 +46,10 @@ struct tu_cluster {
 /* Sizes that follow from the model alone. */
 TU_API double tu_train_params(const struct tu_model *m); /* all but those of the next */
 TU_API double tu_train_mtp_params(const struct tu_model *m); /* that predict further tokens */
-TU_API double tu_train_layer_params(const struct tu_model *m); /* of one layer */
-TU_API double tu_train_active_params(
-    const struct tu_model *m); /* of one layer, for a token */
+/* Of one layer, whole; for a token. Where kinds of layers alternate: with experts and whole
+ * attention. */
+TU_API double tu_train_layer_params(const struct tu_model *m);
+TU_API double tu_train_active_params(const struct tu_model *m);
 /* Operations of a step of `batch` sequences of `seq` tokens; with full recomputation of
  * the layers that is what the hardware does, without it is what the model needs. */
 TU_API double tu_train_step_flops(const struct tu_model *m, double batch, double seq,
@@ -106,8 +107,8 @@ struct tu_encoder {
 };
 /* What stands on a stage. */
 struct tu_train_stage {
-    uint32_t encoder, layers; /* `dense` of the layers have no experts */
-    uint32_t dense, mtp;      /* mtp: layers more that predict further tokens */
+    uint32_t encoder, layers, mtp; /* mtp: layers more that predict further tokens */
+    uint32_t kind[TU_LAYER_KINDS]; /* how many of the layers are of each */
     bool embedding, head;
 };
 

@@ -77,6 +77,20 @@ static void configs(void)
            bytes(&s, 1, "bf16") == 70272, "MLA");
     ok(!tu_kv_sizes_from_hf(&s, hybrid, sizeof hybrid - 1, NULL) && s.local == 52 &&
            bytes(&s, 8192, "bf16") == 1107296256, "windows in five of six layers");
+    /* 12 of 48 layers: 2 heads of 256, twice, of 2 bytes. 36: a state of 32 times 128 by 128 of
+     * 4 bytes and 4 columns of 2 * 2048 + 4096 of 2, as the caches of transformers 5.24.0. */
+    static const char delta[] =
+        "{\"model_type\":\"qwen3_next\",\"num_hidden_layers\":48,\"hidden_size\":2048,"
+        "\"num_attention_heads\":16,\"num_key_value_heads\":2}";
+    ok(!tu_kv_sizes_from_hf(&s, delta, sizeof delta - 1, NULL) && s.layers == 12 &&
+           bytes(&s, 1000, "bf16") == 12 * 2048 * 1000 + 36 * (2097152 + 65536),
+       "states of gated delta nets");
+    static const char chunks[] =
+        "{\"model_type\":\"llama4_text\",\"num_hidden_layers\":48,\"hidden_size\":5120,"
+        "\"num_attention_heads\":40,\"num_key_value_heads\":8}";
+    ok(!tu_kv_sizes_from_hf(&s, chunks, sizeof chunks - 1, NULL) && s.local == 36 &&
+           bytes(&s, 16384, "bf16") == UINT64_C(4096) * (12 * 16384 + 36 * 8192),
+       "chunks in three of four layers");
 }
 
 int main(void)

@@ -39,7 +39,7 @@ static const struct {
     {160, 25600, 128, 3072, 3072, 163, 1008.039, 502.0, 102.63},
 };
 
-/* Parameters that transformers 5 builds for these configurations, without what predicts
+/* Parameters that transformers 5.24.0 builds for these configurations, without what predicts
  * further tokens; ' for ". */
 static const struct {
     double params;
@@ -128,6 +128,51 @@ static const struct {
      "{'model_type':'qwen2','num_hidden_layers':28,'hidden_size':3584,'i"
      "ntermediate_size':18944,'num_attention_heads':28,'num_key_value_he"
      "ads':4,'vocab_size':152064,'tie_word_embeddings':false}"},
+    {107769861120.0,
+     "{'model_type':'llama4_text','hidden_size':5120,'intermediate_size':"
+     "8192,'intermediate_size_mlp':16384,'num_hidden_layers':48,'num_atte"
+     "ntion_heads':40,'num_key_value_heads':8,'head_dim':128,'vocab_size'"
+     ":202048,'num_experts_per_tok':1,'use_qk_norm':true,'tie_word_embedd"
+     "ings':false,'num_local_experts':16,'interleave_moe_layer_step':1}"},
+    {400711848960.0,
+     "{'model_type':'llama4_text','hidden_size':5120,'intermediate_size':"
+     "8192,'intermediate_size_mlp':16384,'num_hidden_layers':48,'num_atte"
+     "ntion_heads':40,'num_key_value_heads':8,'head_dim':128,'vocab_size'"
+     ":202048,'num_experts_per_tok':1,'use_qk_norm':false,'tie_word_embed"
+     "dings':false,'num_local_experts':128,'interleave_moe_layer_step':2}"},
+    {79674391296.0,
+     "{'model_type':'qwen3_next','hidden_size':2048,'intermediate_size':5"
+     "120,'num_hidden_layers':48,'num_attention_heads':16,'num_key_value_"
+     "heads':2,'head_dim':256,'vocab_size':151936,'num_experts':512,'num_"
+     "experts_per_tok':10,'moe_intermediate_size':512,'shared_expert_inte"
+     "rmediate_size':512,'linear_conv_kernel_dim':4,'linear_key_head_dim'"
+     ":128,'linear_num_key_heads':16,'linear_num_value_heads':32,'linear_"
+     "value_head_dim':128,'tie_word_embeddings':false}"},
+    {32234279936.0,
+     "{'model_type':'olmo2','hidden_size':5120,'intermediate_size':27648,"
+     "'num_hidden_layers':64,'num_attention_heads':40,'num_key_value_head"
+     "s':8,'vocab_size':100352,'tie_word_embeddings':false}"},
+    {7298011136.0,
+     "{'model_type':'olmo3','hidden_size':4096,'intermediate_size':11008,"
+     "'num_hidden_layers':32,'num_attention_heads':32,'num_key_value_head"
+     "s':32,'vocab_size':100278,'sliding_window':4096,'tie_word_embedding"
+     "s':false}"},
+    {6919161856.0,
+     "{'model_type':'olmoe','hidden_size':2048,'intermediate_size':1024,'"
+     "num_hidden_layers':16,'num_attention_heads':16,'num_key_value_heads"
+     "':16,'vocab_size':50304,'num_experts':64,'num_experts_per_tok':8,'t"
+     "ie_word_embeddings':false}"},
+    {103810674688.0,
+     "{'model_type':'cohere','vocab_size':256000,'hidden_size':12288,'int"
+     "ermediate_size':33792,'num_hidden_layers':64,'num_attention_heads':"
+     "96,'num_key_value_heads':8,'use_qk_norm':true,'tie_word_embeddings'"
+     ":true}"},
+    {14315784192.0,
+     "{'model_type':'qwen2_moe','vocab_size':151936,'hidden_size':2048,'i"
+     "ntermediate_size':5632,'num_hidden_layers':24,'num_attention_heads'"
+     ":16,'num_key_value_heads':16,'num_experts':60,'num_experts_per_tok'"
+     ":4,'moe_intermediate_size':1408,'shared_expert_intermediate_size':5"
+     "632,'tie_word_embeddings':false}"},
     {124439808.0,
      "{'model_type':'gpt2','n_layer':12,'n_embd':768,'n_head':12,'vocab_"
      "size':50257,'n_positions':1024}"},
@@ -173,17 +218,19 @@ static void kinds_of_layers(void)
         sum += tui_stage_params(&q, &a, &stage[k], &experts);
         sum += experts;
         layers += stage[k].layers;
-        dense += stage[k].dense;
+        dense += stage[k].kind[TU_LAYER_DENSE];
         mtp += stage[k].mtp;
     }
-    ok(layers == 61 && dense == 3 && mtp == 1 && stage[0].dense == 3 && stage[n - 1].mtp == 1,
+    ok(layers == 61 && dense == 3 && mtp == 1 && stage[0].kind[TU_LAYER_DENSE] == 3 &&
+           stage[n - 1].mtp == 1,
        "each kind is where it belongs");
     /* All stages hold the model, but for its last norm, and a second embedding. */
     double want = families[0].params - 7168 + tu_train_mtp_params(&m) + 7168.0 * 129280;
     ok(fabs(sum - want) < 1, "stages hold %.0f of %.0f parameters", sum, want);
     struct tui_times t;
     tui_times_of(&t, &q, &a);
-    struct tu_train_stage one = {.layers = 1}, plain = {.layers = 1, .dense = 1};
+    struct tu_train_stage one = {.layers = 1, .kind = {1}};
+    struct tu_train_stage plain = {.layers = 1, .kind = {[TU_LAYER_DENSE] = 1}};
     double w = tui_stage_time(&t, &q, &a, &one).w, d = tui_stage_time(&t, &q, &a, &plain).w;
     /* Products of a token: attention and 9 experts of 2048, or attention and 18432. */
     double attention = tui_attention_weights(&m);
@@ -202,6 +249,59 @@ static void counted(void)
            "%s: %.0f parameters are %.0f", m.layers ? m.family : err.msg,
            tu_train_params(&m), families[k].params);
     }
+}
+
+/* Operations of a pass forward that torch 2.15's FlopCounterMode sees in models of
+ * transformers 5.24.0 of these sizes, of 64 tokens. The experts of Llama 4 all run there: two of
+ * two are chosen. */
+static void counted_operations(void)
+{
+    static const struct {
+        double flops;
+        const char *config;
+    } row[] = {
+        {259260416.0,
+         "{'model_type':'olmo2','hidden_size':256,'intermediate_size':512,"
+         "'num_hidden_layers':3,'num_attention_heads':8,'num_key_value_heads':2,"
+         "'vocab_size':1000}"},
+        {309723136.0,
+         "{'model_type':'llama4_text','hidden_size':256,'intermediate_size':128,"
+         "'intermediate_size_mlp':512,'num_hidden_layers':4,'num_attention_heads':8,"
+         "'num_key_value_heads':2,'head_dim':32,'vocab_size':1000,'num_local_experts':2,"
+         "'num_experts_per_tok':2,'interleave_moe_layer_step':2}"},
+    };
+    struct tu_err err;
+    for (size_t k = 0; k < sizeof row / sizeof *row; k++) {
+        struct tu_model m = model_of(row[k].config, &err);
+        double flops = tu_train_step_flops(&m, 1, 64, false) / 3;
+        ok(fabs(flops - row[k].flops) < 1, "%s: %.0f operations are %.0f", m.family, flops,
+           row[k].flops);
+    }
+}
+
+/* Windows, chunks and states: what they save at 64 Ki tokens, by hand. */
+static void mixed(void)
+{
+    struct tu_model m = {.heads = 1, .head_dim = 1, .window = 8192, .chunked = true};
+    ok(tui_mix_flops(&m, 65536) == 4 * 8192.0, "chunks");
+    ok(tui_mix_flops(&m, 12288) == 4 * (8192.0 * 8192 + 4096.0 * 4096) / 12288, "one in part");
+    m.chunked = false; /* the first 8192 see half as many as those behind */
+    ok(tui_mix_flops(&m, 65536) == 4 * (8192.0 * 8192 + 57344.0 * 2 * 8192) / 65536, "sliding");
+    ok(tui_mix_flops(&m, 4096) == 4 * 4096.0, "a window wider than the sequence");
+    m = (struct tu_model){.delta_value_heads = 32, .delta_value_dim = 128, .delta_key_dim = 64};
+    ok(tui_mix_flops(&m, 65536) == 3 * 2 * 32 * 128 * 64.0, "a state, read twice and updated");
+    uint64_t count[TU_LAYER_KINDS];
+    m = (struct tu_model){.experts = 8, .moe_every = 2, .full_every = 3, .dense_layers = 3};
+    tu_model_kinds(&m, 1, 12, count); /* experts in 3 5 7 9 11, whole attention in 2 5 8 11 */
+    ok(count[0] == 2 && count[TU_LAYER_LOCAL] == 3 && count[TU_LAYER_DENSE] == 2 &&
+           count[TU_LAYER_DENSE | TU_LAYER_LOCAL] == 4,
+       "kinds of layers that alternate");
+    struct tu_err err;
+    m = model_of("{'model_type':'olmo3','hidden_size':64,'num_hidden_layers':4,"
+                 "'num_attention_heads':2,'layer_types':['full_attention','sliding_attention',"
+                 "'sliding_attention','full_attention']}",
+                 &err);
+    ok(!m.layers && strstr(err.msg, "layer_types"), "a list that no rule makes: %s", err.msg);
 }
 
 static void published(void)
@@ -515,6 +615,8 @@ int main(void)
     overlaps();
     interference();
     counted();
+    counted_operations();
+    mixed();
     kinds_of_layers();
     updates();
     uneven();
