@@ -112,13 +112,14 @@ static int unknown_key(const struct tu_spec *s, const char *key, const char *con
     char shown[88];
     tu_fail(err, TU_EUSAGE, "%s: unknown key '%s'", s->name,
             tu_text_short(key, strlen(key), shown));
-    for (size_t i = 0, used; err && (i == 0 || known[i]); i++) {
+    for (size_t i = 0, used; err && known[i]; i++) {
         used = strlen(err->msg);
         snprintf(err->msg + used, sizeof err->msg - used, "%s%s%s",
-                 i        ? ", "
-                 : *known ? " (its keys: "
-                          : " (it has no keys",
-                 *known ? known[i] : "", !*known || !known[i + 1] ? ")" : "");
+                 i ? ", " : " (its keys: ", known[i], known[i + 1] ? "" : ")");
+    }
+    if (err && !*known) {
+        const size_t used = strlen(err->msg);
+        snprintf(err->msg + used, sizeof err->msg - used, " (it has no keys)");
     }
     tu_suggest(err, key, known_key, known);
     return TU_EUSAGE;

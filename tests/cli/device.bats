@@ -9,6 +9,8 @@ prepare() {
     tns-gen w --shape 24,256 -o w.tns
 }
 emulated() { TENSORUTILS_PLUGINS=$BUILD/emulated "$@"; }
+# stderr is EXPECTED, beside AddressSanitizer's word on fibers where it is built in.
+said() { assert_equal "$(grep -v "ASan doesn't fully support makecontext" <<<"$stderr")" "$1"; }
 
 # Where no CUDA plug-in is: an empty folder, also on machines that have built one.
 without() { mkdir -p none; TENSORUTILS_PLUGINS=$PWD/none "$@"; }
@@ -61,7 +63,7 @@ without() { mkdir -p none; TENSORUTILS_PLUGINS=$PWD/none "$@"; }
 
 @test "a codec without a kernel: the CPU, and a warning" {
     run -0 --separate-stderr emulated quantize -t q5_0 --device cuda w.tns -o o.tns
-    assert_equal "$stderr" "quantize: warning: 'q5_0' has no kernel for cuda: on the CPU"
+    said "quantize: warning: 'q5_0' has no kernel for cuda: on the CPU"
     quantize -t q5_0 w.tns | cmp - o.tns
 }
 
@@ -75,13 +77,13 @@ without() { mkdir -p none; TENSORUTILS_PLUGINS=$PWD/none "$@"; }
     emulated fa-run --device cuda --causal a.tns -o gpu.tns
     fa-run --causal a.tns | tns-diff --atol 1e-5 - gpu.tns
     run -0 --separate-stderr emulated fa-run check --device cuda --causal a.tns
-    assert_equal "$stderr" ''
+    said ''
 }
 
 @test "fa-run: what no kernel does is done on the CPU, with the reason" {
     tns-gen q k v --shape 1,9,2,16 --dtype f64 -o a.tns
     run -0 --separate-stderr emulated fa-run --device cuda a.tns -o o.tns
-    assert_equal "$stderr" "fa-run: warning: softmax: on the CPU: no kernel reads this dtype"
+    said "fa-run: warning: softmax: on the CPU: no kernel reads this dtype"
     run -2 emulated fa-run --device cuda --sp ring --ranks 2 a.tns -o o.tns
 }
 

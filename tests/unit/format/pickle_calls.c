@@ -147,10 +147,10 @@ static void opcodes(void)
             ok(strstr(err.msg, rows[i].words), "says: %s", err.msg);
         else
             eq_int(tu_pickle_root(p)->kind, TU_P_NONE, "None is left");
+        tu_pickle_free(p);
+        p = NULL;
         eq_int(tu_pickle_read(&p, copy, rows[i].n, NULL, &used, NULL), rows[i].code, "without an err");
         tu_pickle_free(p);
-        if (!rows[i].code && (p = NULL, !tu_pickle_read(&p, copy, rows[i].n, NULL, &used, NULL)))
-            tu_pickle_free(p);
         free(copy);
     }
     /* bytes of Python 2 */
