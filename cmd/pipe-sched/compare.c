@@ -102,16 +102,16 @@ static int one(struct line *l, const struct tu_schedule *row, const struct tu_sp
                                 .spec = spec,
                                 .cost = &c};
     q.v = l->chunks;
-    int rc = pipe_cost_get(&c, q.v, err);
+    int rc = pipe_cost_get(&c, &(struct pipe_shape){q.p, q.v, 1, 1}, err);
     if (rc)
         return rc;
     int64_t cap_unit = tu_cost_unit(&c, q.v);
     rc = pipe_cap(&c, q.v, &q.cap, err);
     if (!rc)
         rc = tu_schedule_make(&s, row, &q, err);
-    if (!rc && s->slices > 1) {
-        tu_cost_release(&c); /* slices share a stage's time, too */
-        rc = pipe_cost_get(&c, q.v * s->slices, err);
+    if (!rc && (s->slices > 1 || s->pipelines > 1)) {
+        tu_cost_release(&c); /* slices share a stage's time, pipelines have the same ones */
+        rc = pipe_cost_get(&c, &(struct pipe_shape){q.p, q.v, s->slices, s->pipelines}, err);
     }
     if (!rc)
         rc = tu_sim_run(&sim, s, &c, NULL, &faults, err);

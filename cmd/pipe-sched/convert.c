@@ -109,6 +109,8 @@ static int run(struct tu_ctx *ctx, int argc, char **argv)
     if (!rc && pipe_width && strcmp(to, "text"))
         return tu_usage(ctx, "draw: --width is for --to text");
     if (!rc)
+        rc = pipe_cost_lost(ctx, to, &err);
+    if (!rc)
         rc = pipe_load(ctx, argc, argv, &s, &c, &err);
     if (rc)
         return tu_error(ctx, &err);

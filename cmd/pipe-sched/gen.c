@@ -40,6 +40,8 @@ static int run(struct tu_ctx *ctx, int argc, char **argv)
         return tu_error(ctx, &err);
     if (pipe_row(&row, opt.schedule.name, &err))
         return tu_error(ctx, &err);
+    if (!row->caps && !row->timed && pipe_cost_lost(ctx, to, &err))
+        return tu_error(ctx, &err);
     if (pipe_cost.cap && !row->caps)
         return tu_usage(ctx, "gen: %s does not look for a schedule: no --memory-cap",
                         row->name);
@@ -52,12 +54,18 @@ static int run(struct tu_ctx *ctx, int argc, char **argv)
                                 .cost = &cost};
     int rc = tu_schedule_chunks(&q.v, row, &q, &err);
     if (!rc)
-        rc = pipe_cost_get(&cost, q.v, &err);
+        rc = pipe_cost_get(&cost, &(struct pipe_shape){q.p, q.v, 1, 1}, &err);
     if (rc)
         return tu_error(ctx, &err);
     rc = pipe_cap(&cost, q.v, &q.cap, &err);
     if (!rc)
         rc = tu_schedule_make(&s, row, &q, &err);
+    if (!rc && s->pipelines > 1) { /* stages of both have times */
+        tu_cost_release(&cost);
+        rc = pipe_cost_get(&cost, &(struct pipe_shape){q.p, q.v, 1, s->pipelines}, &err);
+    }
+    if (!rc)
+        rc = pipe_times_fit(&cost, s, &err);
     if (!rc)
         rc = pipe_write(ctx, s, &cost, to, &err);
     tu_sched_free(s);

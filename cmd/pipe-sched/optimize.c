@@ -76,7 +76,7 @@ static int begin(struct attempt *a, enum place place, const struct tu_ctx *ctx,
                                   .snake = place == VEE,
                                   .effort = opt.effort,
                                   .seed = ctx->seed};
-    int rc = pipe_cost_get(&a->c, a->q.v, err);
+    int rc = pipe_cost_get(&a->c, &(struct pipe_shape){a->q.p, a->q.v, 1, 1}, err);
     if (rc)
         return rc;
     rc = pipe_cap(&a->c, a->q.v, &a->q.cap, err);
@@ -227,6 +227,8 @@ static int refuse(struct tu_ctx *ctx)
         return tu_usage(ctx, "optimize: --emit-lp or --read-sol");
     if ((opt.lp || opt.read_sol) && opt.effort != UINT64_MAX)
         return tu_usage(ctx, "optimize: --effort is of the search, which is not done here");
+    if ((opt.lp || opt.read_sol) && ctx->seed)
+        return tu_usage(ctx, "optimize: --seed is of the search, which is not done here");
     if (opt.effort == UINT64_MAX)
         opt.effort = 200000;
     if ((opt.lp || opt.read_sol) && (opt.place == ANY || opt.time_cap))

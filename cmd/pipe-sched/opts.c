@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* opts.c: options and steps that the subcommands of pipe-sched share. */
+/* opts.c: steps that the subcommands of pipe-sched share: reading, writing, simulating. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -7,33 +7,8 @@
 #include <unistd.h>
 #include "pipe-sched/pipe.h"
 
-struct pipe_cost pipe_cost;
 struct pipe_input pipe_input;
 uint64_t pipe_width;
-
-static const char *const releases[] = {"w", "split", NULL};
-static const char *const syncs[] = {"bypass", "barrier", NULL};
-
-const struct tu_opt pipe_cost_options[] = {
-    {0, "cost", "KEY=TIME,...", "times: F I W B FB R C CF CB OPT, and unit=ns|us|ms|s",
-     TU_OPT_STRING, &pipe_cost.cost, NULL, 0},
-    {0, "share", NULL, "the times are of a rank's share: divide them among its chunks",
-     TU_OPT_FLAG, &pipe_cost.share, NULL, 0},
-    {0, "times", "FILE",
-     "times of single stages, links, micro-batches (CSV), or a Chrome trace",
-     TU_OPT_FILE_IN, &pipe_cost.times, NULL, 0},
-    {0, "memory", "KEY=SIZE,...", "activation memory of a rank's share: B W CKPT",
-     TU_OPT_STRING, &pipe_cost.memory, NULL, 0},
-    {0, "release", NULL, "free activations at W, or partly at I", TU_OPT_CHOICE,
-     &pipe_cost.release, releases, 0},
-    {0, "sync", NULL, "ranks go on alone into the next step, or line up", TU_OPT_CHOICE,
-     &pipe_cost.sync, syncs, 0},
-    {0, "contend", NULL, "transfers over one link follow one another", TU_OPT_FLAG,
-     &pipe_cost.contend, NULL, 0},
-    {0, "blocking", NULL, "a rank is busy while it sends", TU_OPT_FLAG,
-     &pipe_cost.blocking, NULL, 0},
-    {0},
-};
 
 static const char *schedule_row(size_t i, const char **help)
 {
@@ -66,87 +41,6 @@ const struct tu_listing pipe_listings[] = {
     {"forms", "forms of a schedule that are read or written", form_row, NULL},
     {0},
 };
-
-int pipe_cost_over(struct tu_cost *c, uint32_t chunks, struct tu_err *err)
-{
-    const struct pipe_cost *o = &pipe_cost;
-    struct tu_buf text = {0};
-    int rc = o->cost ? tu_cost_parse(c, o->cost, o->share ? chunks : 1, err) : 0;
-    if (rc)
-        tu_err_prefix(err, "--cost %s", o->cost);
-    if (!rc && o->times)
-        rc = pipe_slurp(o->times, &text, err);
-    if (!rc && o->times) {
-        bool trace = text.n && (text.data[0] == '{' || text.data[0] == '[');
-        rc = trace ? tu_cost_trace(c, text.data, text.n, err)
-                   : tu_cost_times(c, text.data ? text.data : "", text.n, err);
-        if (rc)
-            tu_err_prefix(err, "%s", o->times);
-    }
-    if (!rc && o->memory)
-        if ((rc = tu_cost_memory(c, o->memory, chunks, err)))
-            tu_err_prefix(err, "--memory %s", o->memory);
-    tu_buf_release(&text);
-    if (o->release)
-        c->release = TU_MEM_SPLIT;
-    c->contend = c->contend || o->contend;
-    c->blocking = c->blocking || o->blocking;
-    c->barrier = c->barrier || o->sync;
-    return rc;
-}
-
-int pipe_cost_get(struct tu_cost *c, uint32_t chunks, struct tu_err *err)
-{
-    tu_cost_init(c);
-    int rc = pipe_cost.share ? tu_cost_share(c, chunks, err) : 0;
-    if (!rc)
-        rc = pipe_cost_over(c, chunks, err);
-    if (rc)
-        tu_cost_release(c);
-    return rc;
-}
-
-void pipe_cost_idle(struct tu_ctx *ctx, const struct tu_sched *const *s, size_t n)
-{
-    struct tu_spec spec = {0};
-    struct tu_buf text = {0};
-    bool any = false;
-    for (size_t i = 0; i < n; i++)
-        any = any || s[i];
-    if (!pipe_cost.cost || !any ||
-        tu_buf_printf(&text, NULL, "cost:%s", pipe_cost.cost) ||
-        tu_spec_parse(&spec, text.data, NULL))
-        spec.n = 0;
-    for (size_t k = 0; k < spec.n; k++) {
-        bool matters = false;
-        for (size_t i = 0; i < n && !matters; i++)
-            matters = s[i] && tu_cost_matters(s[i], spec.key[k].key);
-        if (!matters)
-            tu_warn(ctx, "--cost %s=%s: nothing here takes that time", spec.key[k].key,
-                    spec.key[k].value);
-    }
-    tu_spec_release(&spec);
-    tu_buf_release(&text);
-}
-
-int pipe_cap(const struct tu_cost *c, uint32_t chunks, int64_t *cap, struct tu_err *err)
-{
-    int64_t value, scale, unit = tu_cost_unit(c, chunks);
-    *cap = 0;
-    if (!pipe_cost.cap)
-        return 0;
-    if (tu_decimal(pipe_cost.cap, &value, &scale, err))
-        return tu_fail(err, TU_EUSAGE,
-                       "--memory-cap %.40s: a number of activations is expected; for a cap "
-                       "in GB say how large one is, in GB too: --memory B=1.5 --memory-cap 40",
-                       pipe_cost.cap);
-    if (value > INT64_MAX / unit)
-        return tu_fail(err, TU_EUSAGE, "--memory-cap %.40s: too large", pipe_cost.cap);
-    *cap = value * unit / scale;
-    return *cap > 0 ? 0
-                    : tu_fail(err, TU_EUSAGE, "--memory-cap %.40s: nothing fits in that",
-                              pipe_cost.cap);
-}
 
 int pipe_row(const struct tu_schedule **row, const char *name, struct tu_err *err)
 {
@@ -184,7 +78,7 @@ int pipe_form(const char **form, const struct tu_ctx *ctx, const char *given,
                    ctx->output, known);
 }
 
-static size_t line_width(void)
+size_t pipe_line_width(void)
 {
     struct winsize w;
     if (pipe_width)
@@ -287,7 +181,12 @@ int pipe_read(struct tu_ctx *ctx, const char *path, const char *form,
     if (!rc)
         rc = stream ? from_stream(s, c, in, err) : from_text(s, c, in, f, hint, err);
     if (!rc)
-        rc = pipe_cost_over(c, tu_sched_chunks(*s), err);
+        rc = pipe_cost_over(c,
+                            &(struct pipe_shape){(*s)->ranks, tu_sched_chunks(*s), 1,
+                                                 (*s)->pipelines},
+                            err);
+    if (!rc)
+        rc = pipe_times_fit(c, *s, err);
     if (rc) {
         tu_sched_free(*s);
         tu_cost_release(c);
@@ -367,7 +266,8 @@ int pipe_write(struct tu_ctx *ctx, const struct tu_sched *s, const struct tu_cos
     else if (!rc && stream)
         rc = to_stream(ctx, s, c, &sim, err);
     else if (!rc) {
-        rc = !strcmp(form, "text") ? tu_sched_grid(&text, s, &sim, ctx->color, line_width(), err)
+        rc = !strcmp(form, "text") ? tu_sched_grid(&text, s, &sim, ctx->color,
+                                                 pipe_line_width(), err)
                                    : f->write(&text, s, c, &sim, err);
         if (!rc)
             rc = pipe_bytes(ctx, &text, err);

@@ -20,6 +20,8 @@ struct pipe_cost {
 };
 extern struct pipe_cost pipe_cost;
 extern const struct tu_opt pipe_cost_options[];
+/* Characters of a line: the terminal's, or 100. */
+size_t pipe_line_width(void);
 /* For subcommands that look for a schedule. */
 #define PIPE_CAP_OPTION                                                                  \
     {0,                                                                                  \
@@ -30,13 +32,22 @@ extern const struct tu_opt pipe_cost_options[];
      &pipe_cost.cap,                                                                     \
      NULL,                                                                               \
      0}
+/* What a schedule makes of a rank's share of the model. */
+struct pipe_shape {
+    uint32_t ranks, chunks, slices, pipelines;
+};
 /* Fill c from the options; with --share a rank's times, also the default ones, are divided
  * among its chunks. */
-TU_MUST int pipe_cost_get(struct tu_cost *c, uint32_t chunks, struct tu_err *err);
+TU_MUST int pipe_cost_get(struct tu_cost *c, const struct pipe_shape *s, struct tu_err *err);
 /* Warn of keys of --cost that none of n schedules has an operation for; some may be NULL. */
 void pipe_cost_idle(struct tu_ctx *ctx, const struct tu_sched *const *s, size_t n);
 /* The options over a cost that a file brought. */
-TU_MUST int pipe_cost_over(struct tu_cost *c, uint32_t chunks, struct tu_err *err);
+TU_MUST int pipe_cost_over(struct tu_cost *c, const struct pipe_shape *s, struct tu_err *err);
+/* TU_EUSAGE when a time or size is given that a form of this name does not hold. */
+TU_MUST int pipe_cost_lost(const struct tu_ctx *ctx, const char *form, struct tu_err *err);
+/* TU_EUSAGE when --times has stages that the schedule does not have. */
+TU_MUST int pipe_times_fit(const struct tu_cost *c, const struct tu_sched *s,
+                           struct tu_err *err);
 /* --memory-cap in memory units, 0 when it is not given. */
 TU_MUST int pipe_cap(const struct tu_cost *c, uint32_t chunks, int64_t *cap,
                      struct tu_err *err);

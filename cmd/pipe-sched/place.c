@@ -242,14 +242,34 @@ static const char *const tasklets_options[] = {"dp", "pp", "dp-bytes", "pp-bytes
 
 const struct place_method place_tasklets = {
     "tasklets", "devices of an uneven network onto stages (DT-FM)", tasklets,
-    tasklets_options};
+    tasklets_options, "groups", true};
+
+static bool was_given(const struct tu_opt *o)
+{
+    size_t at = (size_t)((const char *)o->dest - (const char *)&place_opt);
+    return memcmp(o->dest, (const char *)&defaults + at, tu_opt_row(o)->size) != 0;
+}
+
+/* A seed where nothing is drawn. */
+static int idle_seed(struct tu_ctx *ctx, const struct place_method *m)
+{
+    const struct tu_opt *o = options + 1;
+    if (!m->draws)
+        return tu_usage(ctx, "place: --method %s draws no lots: no --seed", m->name);
+    while (strcmp(o->name, m->draws))
+        o++;
+    if (was_given(o) != m->without)
+        return 0;
+    return tu_usage(ctx, "place: --method %s %s --%s draws no lots: no --seed", m->name,
+                    m->without ? "with" : "without", m->draws);
+}
 
 /* The first option that was given but says nothing to this method. */
 static const char *stray(const struct place_method *m)
 {
     for (const struct tu_opt *o = options + 1; o->name; o++) {
-        size_t at = (size_t)((const char *)o->dest - (const char *)&place_opt), k = 0;
-        if (!memcmp(o->dest, (const char *)&defaults + at, tu_opt_row(o)->size))
+        size_t k = 0;
+        if (!was_given(o))
             continue;
         while (m->option[k] && strcmp(m->option[k], o->name))
             k++;
@@ -266,7 +286,10 @@ static int run(struct tu_ctx *ctx, int argc, char **argv)
     if (name)
         return tu_usage(ctx, "place: --%s is not for --method %s", name,
                         method_names[place_opt.method]);
-    int rc = methods[place_opt.method]->run(ctx, argc ? argv[0] : "-", &err);
+    int rc = ctx->seed ? idle_seed(ctx, methods[place_opt.method]) : 0;
+    if (rc)
+        return rc;
+    rc = methods[place_opt.method]->run(ctx, argc ? argv[0] : "-", &err);
     return rc ? tu_error(ctx, &err) : ctx->status;
 }
 

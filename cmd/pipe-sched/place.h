@@ -20,6 +20,9 @@ struct place_method {
     const char *name, *help;
     int (*run)(struct tu_ctx *ctx, const char *path, struct tu_err *err);
     const char *const *option; /* those it reads, NULL-ended */
+    const char *draws;         /* of these the one on which drawing lots depends; NULL: it
+                                  draws none */
+    bool without;              /* it draws where that one is not given */
 };
 extern const struct place_method place_tasklets, place_nics, place_uneven, place_experts,
     place_swarm;

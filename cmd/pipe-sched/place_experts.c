@@ -105,4 +105,5 @@ static int run(struct tu_ctx *ctx, const char *path, struct tu_err *err)
 static const char *const experts_options[] = {"devices", NULL};
 
 const struct place_method place_experts = {
-    "experts", "experts where their tokens come from (ExFlow)", run, experts_options};
+    "experts", "experts where their tokens come from (ExFlow)", run, experts_options,
+    NULL, false};

@@ -114,4 +114,5 @@ static const char *const swarm_options[] = {"clients", "microbatches", "transfer
                                             "rebalance", "move", "life", "repair", NULL};
 
 const struct place_method place_swarm = {
-    "swarm", "peers that come and go, simulated (SWARM)", run, swarm_options};
+    "swarm", "peers that come and go, simulated (SWARM)", run, swarm_options,
+    "life", false};

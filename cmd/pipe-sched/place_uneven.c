@@ -176,10 +176,10 @@ static const char *const nics_options[] = {"dp", "layers", NULL};
 
 const struct place_method place_nics = {
     "nics", "a pipeline across networks, data parallelism within each (Holmes)", run_nics,
-    nics_options};
+    nics_options, NULL, false};
 static const char *const uneven_options[] = {"batch", "state-bytes", "sample-bytes",
                                              "gather", NULL};
 
 const struct place_method place_uneven = {
     "uneven", "batch by speed, state by free memory (Cephalo)", run_uneven,
-    uneven_options};
+    uneven_options, NULL, false};

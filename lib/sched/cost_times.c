@@ -127,6 +127,82 @@ static int row(struct tu_cost *c, char *cell[4], size_t n, struct tu_err *err)
                    cell[0]);
 }
 
+/* A stage with a B alone: its halves, as in tu_cost_parse. */
+static int halves(struct tu_cost *c, struct tu_err *err)
+{
+    int64_t *t[TU_OP_W + 1];
+    bool fine = true;
+    for (int twice = 0; twice < 2; twice++) {
+        for (size_t k = 0; k <= TU_OP_W; k++)
+            t[k] = c->stage_time + k * c->stages;
+        for (uint32_t s = 0; s < c->stages; s++) {
+            if (t[TU_OP_B][s] < 0 || t[TU_OP_I][s] >= 0 || t[TU_OP_W][s] >= 0)
+                continue;
+            fine = fine && t[TU_OP_B][s] % 2 == 0;
+            if (twice)
+                t[TU_OP_I][s] = t[TU_OP_W][s] = t[TU_OP_B][s] / 2;
+        }
+        int rc = fine || twice ? 0 : tui_cost_rescale(c, 2, err);
+        if (rc)
+            return rc;
+    }
+    return 0;
+}
+
+/* What a stage of the schedule takes of one kind: its part of a row, or `add` rows together. */
+static int part(int64_t *out, const int64_t *row, uint32_t stage, uint32_t split, uint32_t add,
+                uint32_t rows)
+{
+    int64_t sum = 0;
+    uint32_t known = 0;
+    for (uint32_t k = 0; k < add; k++) {
+        uint32_t at = stage / split * add + k;
+        int64_t t = at < rows ? row[at] : -1;
+        known += t >= 0;
+        sum += t >= 0 ? t : 0;
+    }
+    *out = known ? sum : -1;
+    return known == 0 || known == add ? 0 : TU_EUSAGE;
+}
+
+int tu_cost_spread(struct tu_cost *c, uint32_t ranks, uint32_t chunks, uint32_t slices,
+                   uint32_t pipelines, struct tu_err *err)
+{
+    uint32_t rows = c->stages, of = rows > ranks ? rows : ranks;
+    uint64_t stages = (uint64_t)ranks * chunks, all = stages * pipelines;
+    if (!rows || (of == stages && slices == 1 && pipelines == 1))
+        return 0;
+    if ((stages % of && of % stages) || all > TU_SCHED_MAX)
+        return tu_fail(err, TU_EUSAGE,
+                       "times: those of %u stages cannot be made those of %llu", of,
+                       (unsigned long long)stages);
+    uint32_t split = (uint32_t)(stages > of ? stages / of : 1);
+    uint32_t add = (uint32_t)(of > stages ? of / stages : 1);
+    int64_t *t = tu_alloc((size_t)(TU_OP_W + 1) * all, sizeof *t, err);
+    int rc = t ? tui_cost_rescale(c, (int64_t)split * slices, err) : TU_ENOMEM;
+    for (uint32_t k = 0; k <= TU_OP_W && !rc; k++)
+        for (uint32_t s = 0; s < all && !rc; s++) {
+            int64_t *to = &t[k * all + s];
+            rc = part(to, c->stage_time + (size_t)k * rows, (uint32_t)(s % stages), split, add,
+                      rows);
+            if (rc)
+                tu_fail(err, rc,
+                        "times: %s of every of %u stages is needed: each of the schedule's "
+                        "%llu takes %u of them",
+                        tu_op_name(k), of, (unsigned long long)stages, add);
+            else if (*to > 0)
+                *to /= (int64_t)split * slices;
+        }
+    if (rc) {
+        tu_free(t);
+        return rc;
+    }
+    tu_free(c->stage_time);
+    c->stage_time = t;
+    c->stages = (uint32_t)all;
+    return 0;
+}
+
 int tu_cost_times(struct tu_cost *c, const char *text, size_t n, struct tu_err *err)
 {
     size_t line = 0, at = 0;
@@ -159,5 +235,5 @@ int tu_cost_times(struct tu_cost *c, const char *text, size_t n, struct tu_err *
             return rc;
         }
     }
-    return 0;
+    return c->stages ? halves(c, err) : 0;
 }

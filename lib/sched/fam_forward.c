@@ -171,6 +171,7 @@ const struct tu_schedule tui_asyncdiff = {
     .key = asyncdiff_keys,
     .legal = asyncdiff_legal,
     .make = asyncdiff,
+    .timed = true,
     .pieces = "steps",
 };
 const struct tu_schedule tui_update_split = {

@@ -245,4 +245,5 @@ const struct tu_schedule tui_zeropp = {
     .key = zeropp_keys,
     .legal = zeropp_legal,
     .make = zeropp,
+    .timed = true,
 };

@@ -112,4 +112,5 @@ const struct tu_schedule tui_2bp = {
     .key = two_bp_keys,
     .legal = two_bp_legal,
     .make = two_bp,
+    .timed = true,
 };

@@ -95,4 +95,5 @@ static bool sniff(const char *text, size_t n)
 }
 
 const struct tu_sched_form tui_form_csv = {
-    "csv", "PyTorch pipelining, compute or lowered", sniff, read_csv, write_csv, false, "csv"};
+    "csv", "PyTorch pipelining, compute or lowered", sniff, read_csv, write_csv, false, "csv",
+    true};

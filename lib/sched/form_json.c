@@ -329,4 +329,4 @@ static bool sniff(const char *text, size_t n)
 const struct tu_sched_form tui_form_json = {
     "json",     "the document that pipe-sched's subcommands exchange",
     sniff,      read_json,
-    write_json, false, "json"};
+    write_json, false, "json", false};

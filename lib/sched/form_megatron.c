@@ -245,10 +245,10 @@ static bool sniff_table(const char *text, size_t n)
 
 const struct tu_sched_form tui_form_te = {
     "te",    "order list: +chunk forward, -chunk backward", sniff_te, read_te, write_te,
-    false, NULL,
+    false, NULL, true,
 };
 const struct tu_sched_form tui_form_table = {
     "table",     "schedule table of Megatron-LM: micro-batches, chunks",
     sniff_table, read_table,
-    write_table, false, NULL,
+    write_table, false, NULL, true,
 };

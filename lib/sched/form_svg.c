@@ -411,4 +411,5 @@ static int write_svg(struct tu_buf *out, const struct tu_sched *s,
 }
 
 const struct tu_sched_form tui_form_svg = {
-    "svg", "a picture, memory below each rank", NULL, NULL, write_svg, true, "svg"};
+    "svg", "a picture, memory below each rank", NULL, NULL, write_svg, true, "svg",
+    false};

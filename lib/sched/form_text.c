@@ -236,8 +236,10 @@ static int write_dot(struct tu_buf *out, const struct tu_sched *s,
 }
 
 const struct tu_sched_form tui_form_text = {
-    "text", "a grid for the terminal", NULL, NULL, write_text, true, "txt"};
+    "text", "a grid for the terminal", NULL, NULL, write_text, true, "txt", false};
 const struct tu_sched_form tui_form_tikz = {
-    "tikz", "a standalone LaTeX picture", NULL, NULL, write_tikz, true, "tex"};
+    "tikz", "a standalone LaTeX picture", NULL, NULL, write_tikz, true, "tex",
+    false};
 const struct tu_sched_form tui_form_dot = {
-    "dot", "the graph of dependences, for Graphviz", NULL, NULL, write_dot, false, "dot"};
+    "dot", "the graph of dependences, for Graphviz", NULL, NULL, write_dot, false, "dot",
+    true};

@@ -165,4 +165,5 @@ static int write_trace(struct tu_buf *out, const struct tu_sched *s,
 }
 
 const struct tu_sched_form tui_form_trace = {
-    "trace", "Chrome trace events, for Perfetto", NULL, NULL, write_trace, true, NULL};
+    "trace", "Chrome trace events, for Perfetto", NULL, NULL, write_trace, true, NULL,
+    false};

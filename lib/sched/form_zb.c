@@ -178,6 +178,7 @@ static bool sniff_grid(const char *text, size_t n)
 }
 
 const struct tu_sched_form tui_form_zb = {
-    "zb", "zero-bubble text: f0 F0 b0 w0", sniff_zb, read_zb, write_zb, false, NULL};
+    "zb", "zero-bubble text: f0 F0 b0 w0", sniff_zb, read_zb, write_zb, false, NULL, true};
 const struct tu_sched_form tui_form_grid = {
-    "grid", "zero-bubble slots of a V: F0,f0,,B0", sniff_grid, read_grid, write_grid, true, NULL};
+    "grid", "zero-bubble slots of a V: F0,f0,,B0", sniff_grid, read_grid, write_grid, true, NULL,
+    true};

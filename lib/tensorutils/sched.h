@@ -144,14 +144,19 @@ TU_API TU_MUST int tu_cost_memory(struct tu_cost *c, const char *text, uint32_t 
 /* Memory units in M_B, the activation of a rank's whole share of one micro-batch. */
 TU_API int64_t tu_cost_unit(const struct tu_cost *c, uint32_t chunks);
 /* Lines "KIND,STAGE,TIME" in the cost's unit (header and # comments skipped); KIND one of
- * F I W B, or mb (STAGE is a micro-batch, TIME its weight), arrive (a micro-batch and its
- * time) or link ("link,FROM,TO,TIME"). */
+ * F I W B (B alone means I = W = B/2), or mb (STAGE is a micro-batch, TIME its weight), arrive
+ * (a micro-batch and its time) or link ("link,FROM,TO,TIME"). */
 TU_API TU_MUST int tu_cost_times(struct tu_cost *c, const char *text, size_t n,
                                  struct tu_err *err);
 /* The same from a trace of Chrome's format: the mean duration of events named as
  * operations. */
 TU_API TU_MUST int tu_cost_trace(struct tu_cost *c, const char *text, size_t n,
                                  struct tu_err *err);
+/* The lines of stages are of a model's, of `ranks` stages or of more where there are such: make
+ * them those of a schedule of ranks·chunks stages in each pipeline. A line is divided among its
+ * stages and slices, or lines are added up. Errors: TU_EUSAGE where neither goes. */
+TU_API TU_MUST int tu_cost_spread(struct tu_cost *c, uint32_t ranks, uint32_t chunks,
+                                  uint32_t slices, uint32_t pipelines, struct tu_err *err);
 /* A step as it was measured: its operations, ns from the first start. */
 struct tu_measured_op {
     uint8_t kind; /* F, B, I or W */
@@ -237,7 +242,8 @@ struct tu_schedule {
                 struct tu_err *err);
     const char *const *rank; /* names of its ranks where they are no devices, NULL-ended,
                                 or NULL */
-    bool caps;               /* it keeps to tu_sched_params.cap */
+    bool caps;               /* it keeps to tu_sched_params.cap, and looks at the times */
+    bool timed;              /* its order depends on the times, too */
     const char *pieces;      /* what its micro-batches are, NULL: that */
     uint32_t chunks;         /* default of v; 0: chunks_min */
 };
@@ -325,6 +331,7 @@ struct tu_sched_form {
                  const struct tu_sim *sim, struct tu_err *err);
     bool needs_sim;
     const char *suffix; /* of a file's name, without the dot; NULL: no name says it */
+    bool order_only;    /* it has no place for times */
 };
 TU_API extern const struct tu_sched_form *const tu_sched_forms[]; /* NULL-ended */
 /* A segment of a tensor stream: META "sched", sched.ops int32 [n,6], with sim sched.times

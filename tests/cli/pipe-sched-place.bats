@@ -61,3 +61,19 @@ load helper
     assert_output --partial -- '--clients is not for --method nics'
     run -0 pipe-sched place --method nics --layers 8 --dp 1 lines
 }
+
+@test "place and optimize: a seed where nothing is drawn is refused" {
+    printf '0,1\n1,1\n' >peers
+    run -2 pipe-sched place --method swarm --seed 3 peers
+    assert_output --partial 'without --life'
+    run -0 pipe-sched place --method swarm --seed 3 --life 50s --repair 1s --microbatches 10 peers
+    printf '0,1,0.1,1e9\n' >net
+    run -0 pipe-sched place --dp 1 --pp 2 --seed 3 net
+    run -2 pipe-sched place --dp 1 --pp 2 --groups 0,1 --seed 3 net
+    for method in nics uneven experts; do
+        run -2 pipe-sched place --method $method --seed 3 net
+        assert_output --partial 'draws no lots'
+    done
+    run -2 pipe-sched optimize -p 2 -m 2 --emit-lp --seed 3
+    run -0 pipe-sched optimize -p 2 -m 2 --seed 3
+}

@@ -185,6 +185,56 @@ data=$ROOT/tests/data/sched
     assert_output --partial '"span":3072,'
 }
 
+@test "times and sizes that a form does not hold are refused" {
+    for to in csv te zb; do
+        run -2 pipe-sched gen -s 1f1b -p 2 -m 2 --to $to --cost F=2
+        assert_output --partial 'without --cost; these hold or show it: json trace svg text tikz tns'
+    done
+    pipe-sched gen -s 1f1b -p 2 -m 2 --cost F=2 >timed.json
+    pipe-sched convert timed.json --to csv >timed.csv
+    run -2 pipe-sched convert timed.csv --to csv --memory B=2
+    run -2 pipe-sched lower timed.csv --to csv --times timed.csv
+    # The order of those that look at times depends on them.
+    run -0 pipe-sched gen -s zb-1p -p 2 -m 2 --to csv --cost F=2
+    run -0 pipe-sched gen -s zeropp -p 2 -m 4 --to csv --cost F=2
+}
+
+@test "times of a model's stages are divided among those of a schedule" {
+    # O8: stage 1 twice as slow, here twice as long: 106 and 114.
+    printf 'F,1,4\nB,1,8\n' >slow.csv
+    run -0 pipe-sched compare -p 4 -m 8 --cost F=2,B=4 --times slow.csv 1f1b gpipe interleaved-1f1b dualpipe seq-1f1b
+    assert_line --regexp '^1f1b +train +1 +106 +106 '
+    assert_line --regexp '^gpipe +train +1 +114 +114 '
+    # Stages 2 and 3 of 8 are the halves of the slow one.
+    printf 'F,%d,2\nB,%d,4\n' 2 2 3 3 >two.csv
+    pipe-sched gen -s interleaved-1f1b -p 4 -m 8 -c 2 --cost F=1,B=2 --times two.csv >two.json
+    run -0 pipe-sched gen -s interleaved-1f1b -p 4 -m 8 -c 2 --share --cost F=2,B=4 --times slow.csv
+    printf '%s\n' "$output" >one.json
+    run -0 pipe-sched diff one.json two.json
+    span=$(pipe-sched sim two.json --json | sed -n 's/.*"span":"*\([0-9.]*\).*/\1/p')
+    run -0 pipe-sched compare -p 4 -m 8 --cost F=2,B=4 --times slow.csv interleaved-1f1b
+    assert_line --regexp "^interleaved-1f1b +train +2 .* $span "
+    # Eight equal stages are added up for four, and as they are for eight (O2, O5).
+    printf 'F,%d,1\nB,%d,2\n' 0 0 1 1 2 2 3 3 4 4 5 5 6 6 7 7 >eight.csv
+    run -0 pipe-sched compare -p 4 -m 8 --times eight.csv 1f1b interleaved-1f1b interleaved-1f1b:chunks=3
+    assert_line --regexp '^1f1b +train +1 +66 +66 '
+    assert_line --regexp '^interleaved-1f1b +train +2 +57 +57 '
+    assert_output --partial 'those of 8 stages cannot be made those of 12'
+    run -0 --separate-stderr pipe-sched optimize -p 4 -m 8 --place loop --times eight.csv --to text
+    [[ $stderr == *'span 48 '*optimal* ]]
+    sed /F,3/d eight.csv >gap.csv
+    run -0 pipe-sched compare -p 4 -m 8 --times gap.csv 1f1b
+    assert_output --partial 'F of every of 8 stages is needed'
+    run -2 pipe-sched gen -s 1f1b -p 4 -m 4 --times eight.csv
+    assert_output --partial 'stage 7: the schedule has 4'
+}
+
+@test "a B alone in --times halves into I and W" {
+    printf 'F,%d,1\nB,%d,2\n' 0 0 1 1 2 2 3 3 >b.csv
+    run -0 pipe-sched compare -p 4 -m 8 --cost F=9,B=9 --times b.csv zb-h1
+    assert_line --regexp '^zb-h1 +train +1 +27 +27 ' # O9
+}
+
 @test "compare: one model for all rows, sorted, forward passes apart" {
     # Closed forms: 1F1B (m+p-1)·3; interleaved 3m + 3(p-1)/v; GPipe as 1F1B; inference m+p-1.
     run -0 pipe-sched compare -p 8 -m 32 1f1b interleaved-1f1b interleaved-1f1b:chunks=4 zb-v inference
