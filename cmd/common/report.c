@@ -13,7 +13,7 @@
 
 #define FLUSH_BYTES ((size_t)32 << 10)
 #define FLUSH_SECONDS 0.05 /* rows that come slower are seen at once */
-#define COLUMNS_MAX 32
+#define COLUMNS_MAX 48
 
 struct dest {
     struct tu_buf buf;
@@ -192,6 +192,8 @@ void tu_result_end(struct tu_ctx *ctx)
 static void json_cell(struct tu_jw *w, const struct tu_column *c,
                       const struct tu_cell *cell)
 {
+    if (!*c->key)
+        return;
     if (cell->none) {
         tu_jw_null(w, c->key);
         return;

@@ -35,7 +35,7 @@ enum tu_column_kind {
 };
 
 struct tu_column {
-    const char *key;   /* in JSON; NULL ends the columns */
+    const char *key;   /* in JSON; "": only in the text; NULL ends the columns */
     const char *title; /* in the text table; NULL: only in JSON */
     enum tu_column_kind kind;
     unsigned width;    /* when every column has one, rows are printed as they come; else

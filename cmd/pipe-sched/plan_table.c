@@ -6,6 +6,7 @@
 #include <string.h>
 #include "pipe-sched/plan_more.h"
 
+/* Those of JSON have no title but where the text shows the same. */
 static const struct tu_column columns[] = {
     {"tp", "TP", TU_COL_U64, 0},
     {"pp", "PP", TU_COL_U64, 0},
@@ -15,11 +16,14 @@ static const struct tu_column columns[] = {
     {"ep", "EP", TU_COL_U64, 0},
     {"microbatch", "MB", TU_COL_U64, 0},
     {"schedule", "SCHEDULE", TU_COL_TEXT, 0},
-    {"recompute", "RECOMPUTE", TU_COL_TEXT, 0},
+    {"recompute", NULL, TU_COL_TEXT, 0},
+    {"", "RECOMP", TU_COL_TEXT, 0},
     {"zero", "ZERO", TU_COL_U64, 0},
     {"offload", "OFFLOAD", TU_COL_TEXT, 0},
-    {"step_s", "STEP S", TU_COL_REAL, 0},
-    {"mfu_pct", "MFU %", TU_COL_REAL, 0},
+    {"step_s", NULL, TU_COL_REAL, 0},
+    {"", "STEP S", TU_COL_DIGITS, 0},
+    {"mfu_pct", NULL, TU_COL_REAL, 0},
+    {"", "MFU %", TU_COL_DIGITS, 0},
     {"memory_bytes", "MEMORY", TU_COL_BYTES, 0},
     {"state_bytes", NULL, TU_COL_U64, 0},
     {"activation_bytes", NULL, TU_COL_U64, 0},
@@ -28,9 +32,11 @@ static const struct tu_column columns[] = {
     {"tp_s", NULL, TU_COL_REAL, 0},
     {"ep_s", NULL, TU_COL_REAL, 0},
     {"cp_s", NULL, TU_COL_REAL, 0},
-    {"bubble_s", "BUBBLE S", TU_COL_REAL, 0},
+    {"bubble_s", NULL, TU_COL_REAL, 0},
+    {"", "BUBBLE %", TU_COL_DIGITS, 0},
     {"pp_s", NULL, TU_COL_REAL, 0},
-    {"dp_s", "DP S", TU_COL_REAL, 0},
+    {"dp_s", NULL, TU_COL_REAL, 0},
+    {"", "DP %", TU_COL_DIGITS, 0},
     {"update_s", NULL, TU_COL_REAL, 0},
     {"sent_bytes", "SENT", TU_COL_BYTES, 0},
     {"tp_sent_bytes", NULL, TU_COL_U64, 0},
@@ -42,11 +48,26 @@ static const struct tu_column columns[] = {
     {0},
 };
 
+/* A number's text that lives as long as the row is being added. */
+struct digits {
+    char text[24];
+};
+
+static const char *percent(struct digits *d, double v)
+{
+    snprintf(d->text, sizeof d->text, "%.1f", v);
+    return d->text;
+}
+
 static void row(struct tu_ctx *ctx, const struct tu_train_row *r)
 {
     static const char *const recompute[] = {"none", "selective", "full"};
+    static const char *const recomp[] = {"none", "select", "full"};
     bool none = r->why_not && !(r->memory_bytes > 0);
     double sent = r->tp_bytes + r->ep_bytes + r->cp_bytes + r->pp_bytes + r->dp_bytes;
+    double part = r->step_s > 0 ? 100 / r->step_s : 0;
+    struct digits d[4];
+    snprintf(d[0].text, sizeof d[0].text, "%.4g", r->step_s);
     tu_row(ctx, (const struct tu_cell[]){
                     {.u = r->at.tp},
                     {.u = r->at.pp},
@@ -57,10 +78,13 @@ static void row(struct tu_ctx *ctx, const struct tu_train_row *r)
                     {.u = r->at.mb},
                     {.s = r->at.schedule},
                     {.s = recompute[r->at.recompute]},
+                    {.s = recomp[r->at.recompute]},
                     {.u = r->at.zero},
                     {.s = tu_offload_names[r->at.offload]},
                     {.none = none, .f = r->step_s},
+                    {.none = none, .s = d[0].text},
                     {.none = none, .f = 100 * r->mfu},
+                    {.none = none, .s = percent(&d[1], 100 * r->mfu)},
                     {.none = none, .u = (uint64_t)r->memory_bytes},
                     {.none = none, .u = (uint64_t)r->state_bytes},
                     {.none = none, .u = (uint64_t)r->activation_bytes},
@@ -70,8 +94,10 @@ static void row(struct tu_ctx *ctx, const struct tu_train_row *r)
                     {.none = none, .f = r->ep_s},
                     {.none = none, .f = r->cp_s},
                     {.none = none, .f = r->bubble_s},
+                    {.none = none, .s = percent(&d[2], part * r->bubble_s)},
                     {.none = none, .f = r->pp_s},
                     {.none = none, .f = r->dp_s},
+                    {.none = none, .s = percent(&d[3], part * r->dp_s)},
                     {.none = none, .f = r->update_s},
                     {.none = none, .u = (uint64_t)sent},
                     {.none = none, .u = (uint64_t)r->tp_bytes},
@@ -127,10 +153,37 @@ static size_t choose(const struct tu_train_plan *p, uint64_t top, bool all, bool
     return equal;
 }
 
-/* Columns of what no row makes use of are left out of the text. */
+static void drop(struct tu_column *c, const char *title)
+{
+    for (; c->key; c++)
+        if (c->title && !strcmp(c->title, title))
+            c->title = NULL;
+}
+
+/* Characters of a line, at most, without the reason at its end. */
+static size_t line_of(const struct tu_column *c)
+{
+    static const struct {
+        const char *title;
+        size_t n;
+    } wide[] = {{"VPP", 3},      {"DP", 4},       {"EP", 3},    {"SCHEDULE", 16},
+                {"STEP S", 7},   {"MEMORY", 8},   {"SENT", 8}};
+    size_t sum = 0;
+    for (; c->key; c++) {
+        size_t n = c->title ? strlen(c->title) : 0;
+        for (size_t i = 0; c->title && i < sizeof wide / sizeof *wide; i++)
+            n = strcmp(c->title, wide[i].title) ? n : wide[i].n;
+        sum += c->kind == TU_COL_NAME || !n ? 0 : n + 2;
+    }
+    return sum - 2;
+}
+
+/* Columns of what no row makes use of are left out of the text, then those that do not fit in a
+ * line, what matters least first. */
 static const struct tu_column *used(const struct tu_train_plan *p, const bool *shown)
 {
     static struct tu_column out[sizeof columns / sizeof *columns];
+    static const char *const spare[] = {"DP %", "BUBBLE %", "SENT", "RECOMP"};
     uint32_t most[3] = {1, 1, 1};
     bool offload = false;
     for (size_t k = 0; k < p->n; k++)
@@ -142,15 +195,17 @@ static const struct tu_column *used(const struct tu_train_plan *p, const bool *s
             offload = offload || a->offload;
         }
     const struct {
-        const char *key;
+        const char *title;
         bool used;
-    } rare[] = {{"vpp", most[0] > 1}, {"cp", most[1] > 1}, {"ep", most[2] > 1},
-                {"offload", offload}};
+    } rare[] = {{"VPP", most[0] > 1}, {"CP", most[1] > 1}, {"EP", most[2] > 1},
+                {"OFFLOAD", offload}};
     memcpy(out, columns, sizeof columns);
-    for (size_t c = 0; out[c].key; c++)
-        for (size_t i = 0; i < 4; i++)
-            if (!strcmp(out[c].key, rare[i].key) && !rare[i].used)
-                out[c].title = NULL;
+    for (size_t i = 0; i < sizeof rare / sizeof *rare; i++)
+        if (!rare[i].used)
+            drop(out, rare[i].title);
+    for (size_t i = 0; i < sizeof spare / sizeof *spare; i++)
+        if (line_of(out) > pipe_line_width())
+            drop(out, spare[i]);
     return out;
 }
 

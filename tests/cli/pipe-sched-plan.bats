@@ -54,7 +54,7 @@ END
     args='--layers 24 --hidden 2304 --heads 24 --gpus 32 --gpu a100 --batch 512'
     run -0 pipe-sched plan $args
     for line in "${lines[@]:1:11}"; do
-        [ "${#line}" -le 115 ]
+        [ "${#line}" -le 100 ]
         [[ $line != *' ' ]]
     done
     refute_line --index 1 --regexp ' (CP|EP|OFFLOAD) | NOTE'
@@ -208,6 +208,20 @@ END
     printf 'gpus=4\ngpus=8\n' >cluster
     run -3 pipe-sched plan --layers 24 --hidden 2304 --heads 24 --batch 8 --cluster cluster
     assert_output --partial 'line 2'
+}
+
+@test "plan: on a terminal of 80 columns a line has no more" {
+    args='--layers 24 --hidden 2304 --heads 24 --gpus 32 --gpu a100 --batch 512'
+    run -0 script -qec "stty cols 80; pipe-sched plan $args" /dev/null
+    for line in "${lines[@]:1:11}"; do
+        line=${line%$'\r'}
+        [ "${#line}" -le 80 ]
+    done
+    assert_line --index 1 --partial 'MFU %'
+    # What the table leaves out is in JSON, under its own name only.
+    run -0 pipe-sched plan $args --top 1 --json
+    assert_line --index 1 --regexp '"recompute":"[a-z]+","zero":.*"bubble_s":[0-9.]+,.*"dp_s":[0-9.]+'
+    refute_output --partial '"":'
 }
 
 @test "plan: layers of kinds that alternate" {
