@@ -40,6 +40,7 @@ struct state {
     bool *in;              /* [distinct] */
     struct tui_link *link; /* [2 n] */
     struct tui_list alive[TUI_CLASSES][TUI_AGES]; /* parts that own blocks, oldest first */
+    uint32_t filled[TUI_CLASSES];                 /* a bit for each list that is not empty */
     uint64_t resident;
     struct tui_returns r;
 };
@@ -131,11 +132,26 @@ static void describe(const struct state *st, const struct tu_kv_request *q,
         look[i] = (unsigned char)(base + tu_min(f[i].value, f[i].values - 1));
 }
 
+static void enlist(struct state *st, uint32_t i)
+{
+    const struct tui_part *p = &st->part[i];
+    tui_push(&st->alive[p->class][p->bucket], st->link, i);
+    st->filled[p->class] |= 1u << p->bucket;
+}
+
+static void delist(struct state *st, uint32_t i)
+{
+    const struct tui_part *p = &st->part[i];
+    struct tui_list *l = &st->alive[p->class][p->bucket];
+    tui_drop(l, st->link, i);
+    if (!l->n)
+        st->filled[p->class] &= ~(1u << p->bucket);
+}
+
 static void disown(struct state *st, uint32_t i)
 {
-    struct tui_part *p = &st->part[i];
-    if (--p->owned == 0)
-        tui_drop(&st->alive[p->class][p->bucket], st->link, i);
+    if (--st->part[i].owned == 0)
+        delist(st, i);
 }
 
 /* Part i of the request `now` away is asked for again, one block. */
@@ -143,8 +159,10 @@ static void take(struct state *st, uint32_t i, uint32_t now)
 {
     struct tui_part *p = &st->part[i];
     p->taken++;
-    if (!p->returned && 2 * p->taken >= p->size)
+    if (!p->returned && 2 * p->taken >= p->size) {
         p->returned = now - i / 2;
+        p->when = tui_returns_bucket(&st->r, p->returned);
+    }
 }
 
 static void own(struct state *st, uint32_t b, uint32_t part)
@@ -188,22 +206,22 @@ static void touch(struct state *st, uint32_t i)
         own(st, id[n], 2 * i + (n >= k.old));
     for (uint32_t part = 2 * i; part < 2 * i + 2; part++)
         if (st->part[part].owned)
-            tui_push(&st->alive[st->part[part].class][0], st->link, part);
+            enlist(st, part);
 }
 
 /* Parts grow old: from bucket to bucket. */
 static void age(struct state *st, uint32_t now)
 {
     for (int c = 0; c < TUI_CLASSES; c++)
-        for (int b = TUI_AGES - 1; b-- > 0;) {
-            struct tui_list *l = &st->alive[c][b];
-            for (uint32_t i;
-                 (i = l->head) != TUI_NIL && now - i / 2 >= st->r.edge[b + 1];) {
-                tui_drop(l, st->link, i);
-                tui_push(&st->alive[c][b + 1], st->link, i);
+        for (int b = TUI_AGES - 1; b-- > 0;)
+            while (st->filled[c] >> b & 1) {
+                uint32_t i = st->alive[c][b].head;
+                if (now - i / 2 < st->r.edge[b + 1])
+                    break;
+                delist(st, i);
                 st->part[i].bucket++;
+                enlist(st, i);
             }
-        }
 }
 
 /* Give up the deepest blocks of part i down to `keep` of them; false if it has none that
@@ -240,10 +258,10 @@ static uint32_t least(const struct state *st, uint32_t now)
     uint32_t best = TUI_NIL;
     double worth = HUGE_VAL;
     for (int c = 0; c < TUI_CLASSES; c++)
-        for (int b = 0; b < TUI_AGES; b++) {
-            uint32_t i = st->alive[c][b].head;
-            if (i == TUI_NIL || st->r.worth[c][b] >= worth)
+        for (uint32_t m = st->filled[c], b = 0; m; m >>= 1, b++) {
+            if (!(m & 1) || st->r.worth[c][b] >= worth)
                 continue;
+            uint32_t i = st->alive[c][b].head;
             while (i != TUI_NIL && st->part[i].stuck == now + 1)
                 i = st->link[i].next;
             if (i != TUI_NIL) {

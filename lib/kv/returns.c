@@ -37,6 +37,14 @@ void tui_returns_init(struct tui_returns *r)
     r->edge[TUI_AGES] = UINT32_MAX;
 }
 
+unsigned char tui_returns_bucket(const struct tui_returns *r, uint32_t age)
+{
+    unsigned char b = 0;
+    while (age >= r->edge[b + 1])
+        b++;
+    return b;
+}
+
 static double forecast(const struct tui_returns *r, const struct tui_part *p, bool fresh)
 {
     double sum = -1; /* of what nothing is known, one in four returns */
@@ -98,14 +106,15 @@ static void gather(const struct tui_returns *r, const struct tui_part *part, uin
                    struct evidence *e)
 {
     double ended[TUI_CLASSES][TUI_AGES] = {{0}};
+    unsigned waits = TUI_AGES - 1; /* bucket of those that have not returned: falls with i */
     memset(e, 0, sizeof *e);
     for (uint32_t i = now > WINDOW ? 2 * (now - WINDOW) : 0; i < 2 * now; i++) {
         const struct tui_part *p = &part[i];
         uint32_t age = p->returned ? p->returned : now - i / 2;
         double weight = sqrt(p->size) / 4;
-        int b = 0;
-        while (age >= r->edge[b + 1])
-            b++;
+        while (now - i / 2 < r->edge[waits])
+            waits--;
+        unsigned b = p->returned ? p->when : waits;
         ended[p->class][b] += weight;
         e->class[p->class].time[b] += weight * (double)(age - r->edge[b]);
         e->class[p->class].returns[b] += p->returned ? weight : 0;

@@ -33,6 +33,7 @@ struct tui_part {
     uint32_t owned;          /* resident ones whose last request it is */
     uint32_t stuck;          /* request during which it had nothing to give */
     unsigned char class, bucket;
+    unsigned char when;      /* bucket of `returned` */
     unsigned char look[TUI_LOOKS]; /* numbers of weights */
 };
 
@@ -45,6 +46,8 @@ struct tui_returns {
 };
 
 void tui_returns_init(struct tui_returns *r);
+/* The bucket of an age. */
+unsigned char tui_returns_bucket(const struct tui_returns *r, uint32_t age);
 /* The class of a part whose `look` is set; pace 0 … TUI_PACES-1. */
 unsigned char tui_returns_class(const struct tui_returns *r, const struct tui_part *p,
                                 bool fresh, unsigned pace);
