@@ -134,14 +134,18 @@ static int pump_alloc(struct pump *p, struct tu_err *err)
     return 0;
 }
 
+/* A pump may run again. */
 static void pump_free(struct pump *p)
 {
     for (unsigned i = 0; i < 2; i++) {
         tu_free(p->buf[i]);
         tu_free(p->to[i]);
+        p->buf[i] = p->to[i] = NULL;
     }
     tu_free(p->scratch);
     tu_free(p->slot);
+    p->scratch = NULL;
+    p->slot = NULL;
 }
 
 /* Runs of whole atoms that begin at whole bytes on both sides. */
