@@ -124,17 +124,16 @@ int tu_kv_info_text(struct tu_buf *out, const struct tu_kv_info *i, struct tu_er
     bool bad = !o;
     for (size_t k = 0; !bad && k < FIELDS; k++) {
         const struct field *f = &fields[k];
-        bool place = f->use == PLACE;
-        json_t *v = f->kind == TEXT  ? (*text(i, f) ? json_string(text(i, f)) : NULL)
-                    : f->kind == REAL ? (real(i, f) > 0 ? json_real(real(i, f)) : NULL)
-                                      : json_integer((json_int_t)count(i, f));
-        if (!v && f->kind != COUNT && (place || f->kind == REAL))
+        const bool known = f->kind == TEXT ? *text(i, f) != 0
+                           : f->kind == REAL ? real(i, f) > 0
+                                             : count(i, f) != 0;
+        if (!known && (f->kind == REAL || (f->kind == TEXT && f->use == PLACE) ||
+                       !strcmp(f->key, "block")))
             continue; /* only where it says something */
-        if (f->kind == COUNT && !strcmp(f->key, "block") && !count(i, f)) {
-            json_decref(v);
-            continue;
-        }
-        bad = json_object_set_new(o, f->key, v ? v : json_string("")) != 0;
+        json_t *v = f->kind == TEXT   ? json_string(text(i, f))
+                    : f->kind == REAL ? json_real(real(i, f))
+                                      : json_integer((json_int_t)count(i, f));
+        bad = json_object_set_new(o, f->key, v) != 0;
     }
     int rc = bad ? tu_fail(err, TU_ENOMEM, "no memory for META kv")
                  : tu_json_dump(out, o, err);
