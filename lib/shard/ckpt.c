@@ -202,18 +202,21 @@ int tui_sides_from(struct tu_ckpt *c, const char *folder, struct tu_err *err)
     return rc;
 }
 
-static const struct tu_layout *detect(const char *path)
+static int detect(const struct tu_layout **best, const char *path, struct tu_err *err)
 {
-    const struct tu_layout *best = NULL;
     int most = 0;
     for (const struct tu_layout *const *l = tu_layouts; *l; l++) {
         int sure = (*l)->detect(path);
+        if (sure < 0)
+            return tu_fail(err, sure, "%.150s: cannot be read to see which layout it has", path);
         if (sure > most) {
             most = sure;
-            best = *l;
+            *best = *l;
         }
     }
-    return best;
+    return most ? 0
+                : tu_fail(err, TU_EMAGIC, "%.150s: no layout is recognised here (name one with "
+                          "--from)", path);
 }
 
 /* A spec checked against the layout's keys. */
@@ -258,9 +261,8 @@ int tu_ckpt_open(struct tu_ckpt **out, const char *path, const char *text,
         return tu_fail_errno(err, "%s", path);
     if (text)
         rc = spec_of(&spec, &layout, text, err);
-    else if (!(layout = detect(path)))
-        rc = tu_fail(err, TU_EMAGIC,
-                     "%.150s: no layout is recognised here (name one with --from)", path);
+    else
+        rc = detect(&layout, path, err);
     if (!rc)
         rc = tui_ckpt_new(&c, path, err);
     if (!rc)

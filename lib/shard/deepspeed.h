@@ -144,8 +144,8 @@ struct tui_zero {
 int tui_zero_files(struct tu_ckpt *c, const struct tu_spec *spec,
                    const struct tu_shard_opts *o, const struct tu_job *job,
                    struct tui_zero *z, struct tu_err *err);
-/* Is there such a folder here? */
-bool tui_zero_is(const char *path);
+/* Is there such a folder here? TU_EIO, TU_ENOMEM: it cannot be said. */
+int tui_zero_is(const char *path);
 const struct tu_pnode *tui_file_root(const struct tu_ckpt *c, uint32_t f);
 /* The folder that a text file beside it names, with `suffix` or not; c->root itself where
  * there is no such file. */

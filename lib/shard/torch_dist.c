@@ -342,8 +342,11 @@ static int torch_dist_detect(const char *path)
     if (tui_is_file(full))
         return 90;
     snprintf(full, sizeof full, "%s/" TUI_TRACKER, path);
-    if (!tui_is_file(full) || tu_file_read(full, 64, &text, &n, NULL))
+    if (!tui_is_file(full))
         return 0;
+    int rc = tu_file_read(full, 64, &text, &n, NULL);
+    if (rc)
+        return rc == TU_EIO || rc == TU_ENOMEM ? rc : 0;
     if (strncmp(text, "release", 7))
         snprintf(full, sizeof full, "%s/iter_%07llu/metadata.json", path,
                  strtoull(text, NULL, 10));

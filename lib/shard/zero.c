@@ -605,7 +605,8 @@ static int zero_open(struct tu_ckpt *c, const struct tu_spec *spec,
 
 static int zero_detect(const char *path)
 {
-    return tui_zero_is(path) ? 92 : 0;
+    int is = tui_zero_is(path);
+    return is > 0 ? 92 : is;
 }
 
 static const struct tu_layout_key keys[] = {

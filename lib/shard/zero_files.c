@@ -300,14 +300,17 @@ int tui_zero_files(struct tu_ckpt *c, const struct tu_spec *spec,
     return rc;
 }
 
-bool tui_zero_is(const char *path)
+int tui_zero_is(const char *path)
 {
     struct dirent **list = NULL;
     char latest[4096], *text = NULL, tag[4096];
     size_t n;
     snprintf(latest, sizeof latest, "%s/latest", path);
     snprintf(tag, sizeof tag, "%s", path);
-    if (tui_is_file(latest) && !tu_file_read(latest, 4096, &text, &n, NULL)) {
+    int rc = tui_is_file(latest) ? tu_file_read(latest, 4096, &text, &n, NULL) : 0;
+    if (rc == TU_EIO || rc == TU_ENOMEM)
+        return rc;
+    if (text) {
         text[strcspn(text, " \r\n")] = 0;
         snprintf(tag, sizeof tag, "%s/%s", path, text);
         tu_free(text);

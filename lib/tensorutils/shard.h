@@ -211,7 +211,7 @@ struct tu_layout_key {
 struct tu_layout {
     const char *name, *help;
     const struct tu_layout_key *key; /* legal keys of its spec, ends without a name */
-    /* 0: not this; 1-100: how surely the path is. */
+    /* 0: not this; 1-100: how surely the path is; TU_EIO, TU_ENOMEM: it could not be looked at. */
     int (*detect)(const char *path);
     /* Add files and pieces, read model and side files. The caller makes the atoms. */
     int (*open)(struct tu_ckpt *c, const struct tu_spec *spec,
