@@ -122,8 +122,10 @@ int tu_hf_snapshot(char **out, const char *folder, struct tu_err *err)
     int code = ref ? tu_file_read(ref, 256, &hash, &n, err) : TU_ENOMEM;
     struct tu_buf b = { 0 };
     if (!code) {
-        hash[strcspn(hash, "\r\n/")] = 0;
-        code = tu_buf_printf(&b, err, "%s/snapshots/%s", folder, hash);
+        hash[strcspn(hash, "\r\n")] = 0;
+        code = !*hash || *hash == '.' || strchr(hash, '/')
+                   ? tu_fail(err, TU_EFORMAT, "%s: expected the name of a snapshot", ref)
+                   : tu_buf_printf(&b, err, "%s/snapshots/%s", folder, hash);
     }
     if (code)
         tu_buf_release(&b);

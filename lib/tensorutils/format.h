@@ -468,7 +468,8 @@ TU_API bool tu_hf_travels(const char *name);
 TU_API TU_MUST int tu_hf_files(struct tu_buf *out, const char *folder, struct tu_err *err);
 /* The folder that holds the weights: that of the snapshot which refs/main names where
  * `folder` is one of the hub cache (models--ORG--NAME), `folder` otherwise; tu_free. Errors:
- * TU_EINCOMPLETE for a folder of the cache without refs/main. */
+ * TU_EINCOMPLETE for a folder of the cache without refs/main, TU_EFORMAT where it names no
+ * snapshot. */
 TU_API TU_MUST int tu_hf_snapshot(char **out, const char *folder, struct tu_err *err);
 /* Split sizes[n] into files of at most `max` bytes as huggingface_hub does; file[i] gets
  * the number of tensor i's file, the return value is the number of files. */

@@ -216,6 +216,75 @@ static void test_links(void)
                 "a link to nothing");
 }
 
+/* tu_hf_snapshot gives want (below the scratch folder), or fails. */
+static void snapshot(const char *folder, int code, const char *want)
+{
+    struct tu_err err = { 0 };
+    char *out = NULL;
+    eq_int(tu_hf_snapshot(&out, fix_path(folder), &err), code, "the weights of %s: %s", folder, err.msg);
+    eq_str(out, want ? fix_path(want) : NULL, "their folder");
+    tu_free(out);
+}
+
+/* The cache keeps snapshots by their hashes, and says which is main's. */
+static void test_cache(void)
+{
+    struct tu_source *s = NULL;
+    struct tu_err err = { 0 };
+    mkdir(fix_path("hub"), 0777);
+    snapshot("hub", 0, "hub");
+    mkdir(fix_path("hub/snapshots"), 0777);
+    snapshot("hub", TU_EINCOMPLETE, NULL);
+    mkdir(fix_path("hub/refs"), 0777);
+    fix_write("hub/refs/main", "5f0c\n", 5);
+    snapshot("hub", 0, "hub/snapshots/5f0c");
+    static const char *const bad[] = { "", "\n", "..", "5f0c/../../x" };
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        fix_write("hub/refs/main", bad[i], strlen(bad[i]));
+        snapshot("hub", TU_EFORMAT, NULL);
+    }
+    fix_write("hub/refs/main", "5f0c", 4);
+    ok(!save(fix_path("hub/snapshots/5f0c"), 9, false, &err), "a snapshot");
+    ok(right(fix_path("hub/snapshots/5f0c")), "is a folder of weights");
+    ok(!tu_source_open(&s, fix_path("hub"), NULL, NULL, NULL, &err) && s->n == 4,
+       "the cache's folder is opened as its main snapshot: %s", err.msg);
+    tu_source_close(s);
+}
+
+static int inject_snapshot(struct tu_err *err)
+{
+    char *out = NULL;
+    int code = tu_hf_snapshot(&out, fix_path("hub"), err);
+    tu_free(out);
+    return code;
+}
+
+/* Something that turned up under the final name in the meantime stays. */
+static void test_publish(void)
+{
+    struct tu_err err = { 0 };
+    struct tu_sink *k = NULL;
+    const struct tu_save what = { .n = 1, .tensor = tensors };
+    for (int gone = 0; gone < 2; gone++) {
+        fix_remove(fix_path("late"));
+        mkdir(fix_path("late"), 0777);
+        ok(!tu_sink_open(&k, fix_path("late/out"), FORMAT, &what, NULL, &err) &&
+               !tu_sink_write(k, 0, 0, "abcdef", 6, &err), "begun");
+        if (gone) {
+            fix_remove(fix_path("late"));
+        } else {
+            mkdir(fix_path("late/out"), 0777);
+            fix_write("late/out/mine", "x", 1);
+        }
+        eq_int(tu_sink_finish(k, false, &err), gone ? TU_EIO : TU_EEXISTS, "%s: %s",
+               gone ? "the parent went" : "a folder came", err.msg);
+        ok(gone ? access(fix_path("late"), F_OK) != 0 : fix_same(fix_path("late/out/mine"), "x", 1),
+           "and nothing is left but that");
+    }
+    eq_int(tu_sink_open(&k, fix_path("late/out"), FORMAT, &what, NULL, &err), TU_EIO, "no parent: %s",
+           err.msg);
+}
+
 static int inject_save(struct tu_err *err)
 {
     return save(fix_path("inject"), 9, true, err);
@@ -236,6 +305,10 @@ int main(void)
     test_write();
     test_bad();
     test_links();
+    test_cache();
+    test_publish();
+    fix_inject(inject_snapshot, true, "snapshot");
+    fix_inject(inject_snapshot, false, "snapshot");
     fix_inject(inject_save, true, "save");
     fix_inject(inject_save, false, "save");
     ok(!inject_save(NULL), "a folder for the next loops");
