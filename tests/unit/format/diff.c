@@ -93,10 +93,50 @@ static void test_blocks(void)
     tu_source_close(c);
 }
 
+/* Equal bytes of two dtypes are other values; what is no pair is a mistake. */
+static void test_pairs(void)
+{
+    static const uint64_t two[] = { 2 }, three[] = { 3 };
+    const unsigned char bytes[] = { 1, 0xff };
+    struct tu_tensor t[] = { fix_tensor("w", TU_U8, 1, two), fix_tensor("w", TU_I8, 1, two),
+                             fix_tensor("w", TU_U8, 1, three) };
+    struct tu_source *s[3];
+    static const char *const path[] = { "u.tns", "i.tns", "three.tns" };
+    for (int k = 0; k < 3; k++)
+        s[k] = make(path[k], &t[k], 1, (const void *[]){ k < 2 ? bytes : NULL });
+    struct tu_difference d;
+    struct tu_err err = { 0 };
+    ok(!tu_source_compare(&d, s[0], 0, s[1], 0, NULL, NULL, &err) && !d.bytes_equal && d.valued &&
+           d.values.differ == 1 && d.values.worst == 1, "255 is not -1");
+    eq_int(tu_source_compare(&d, s[0], 0, s[2], 0, NULL, NULL, &err), TU_EBUG, "two against three: %s",
+           err.msg);
+    for (int k = 0; k < 3; k++)
+        tu_source_close(s[k]);
+}
+
+static int inject_compare(struct tu_err *err)
+{
+    struct tu_source *a = NULL, *b = NULL;
+    struct tu_difference d;
+    int code = tu_source_open(&a, fix_path("u.tns"), NULL, NULL, NULL, err);
+    if (!code)
+        code = tu_source_open(&b, fix_path("i.tns"), NULL, NULL, NULL, err);
+    if (!code)
+        code = tu_source_compare(&d, a, 0, b, 0, NULL, NULL, err);
+    if (!code && d.values.differ != 1)
+        code = TU_EBUG;
+    tu_source_close(a);
+    tu_source_close(b);
+    return code;
+}
+
 int main(void)
 {
     test_match();
     test_values();
     test_blocks();
+    test_pairs();
+    fix_inject(inject_compare, true, "compare");
+    fix_inject(inject_compare, false, "compare");
     return tap_done();
 }

@@ -477,6 +477,47 @@ static void test_sink_forms(void)
     tu_source_close(s);
 }
 
+/* A pipe gets the padding between tensors as the file has it; an order of keys may name some that
+ * are not there, or be no names. */
+static void test_sink_order(void)
+{
+    static const uint64_t three[] = { 3 };
+    const struct tu_tensor t[] = { fix_tensor("a", TU_I8, 1, three), fix_tensor("b", TU_I8, 1, three) };
+    struct tu_meta meta[] = { { "gguf", "{\"a\":[4,1],\"general.architecture\":[8,\"t\"],\"z\":[4,2]}", 0 },
+                              { "gguf_order", "{\"keys\":[\"z\",5,\"gone\",\"a\"]}", 0 } };
+    const struct tu_save what = { .n = 2, .tensor = t, .metas = 2, .meta = meta };
+    const char *path = fix_path("order.gguf");
+    struct tu_err err = { 0 };
+    struct tu_sink *k = NULL;
+    char name[32];
+    int fd[2];
+    for (int i = 0; i < 2; i++)
+        meta[i].n = strlen(meta[i].json);
+    ok(!fix_save(path, NULL, &what, (const void *[]){ "abc", "def" }, &err), "in a file: %s", err.msg);
+    size_t n, got = 0;
+    unsigned char *file = fix_read(path, &n), have[512];
+    /* magic, version, two counts, then the keys: 8 bytes of length before each text */
+    ok(n < sizeof have && file[32] == 'z' && file[49] == 'a', "z first, then a");
+    if (pipe(fd))
+        abort();
+    snprintf(name, sizeof name, "/dev/fd/%d", fd[1]);
+    int code = tu_sink_open(&k, name, tu_format_find("gguf"), &what, NULL, &err);
+    if (!code)
+        code = tu_sink_write(k, 0, 0, "abc", 3, &err);
+    if (!code)
+        code = tu_sink_write(k, 1, 0, "def", 3, &err);
+    ok(!code && !tu_sink_finish(k, false, &err), "in a pipe: %s", err.msg);
+    close(fd[1]);
+    for (ssize_t r; (r = read(fd[0], have + got, sizeof have - got)) > 0;)
+        got += (size_t)r;
+    close(fd[0]);
+    ok(got == n && !memcmp(have, file, n), "the same bytes");
+    free(file);
+    meta[0].json = "{\"a\":[4,-1],\"general.architecture\":[8,\"t\"]}";
+    meta[0].n = strlen(meta[0].json);
+    eq_int(tu_sink_open(&k, path, NULL, &what, NULL, &err), TU_EMETA, "a listed key of a bad value");
+}
+
 /* More than 16 MiB of keys: one META each; a single one that is larger is refused. */
 static void test_large(void)
 {
@@ -634,6 +675,7 @@ int main(void)
     test_sink_rules();
     test_large();
     test_sink_forms();
+    test_sink_order();
     test_split();
     test_save_split();
     fix_inject(inject_save, true, "save");

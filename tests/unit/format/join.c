@@ -235,10 +235,14 @@ static int inject_join(struct tu_err *err)
     if (!code)
         code = tu_source_join(&s, s, err);
     unsigned char have[16];
-    if (!code) {
-        code = tu_source_read(s, 0, 0, have, 7, err);
-        tu_source_close(s);
-    }
+    if (code)
+        return code;
+    code = tu_source_read(s, 0, 0, have, 7, err);
+    for (size_t i = 0; !code && i < s->n; i++)
+        code = tu_source_verify(s, i, NULL, err);
+    if (!code && (s->n != 2 || strcmp(s->tensor[0].meta, "{\"x\":1}")))
+        code = TU_EBUG;
+    tu_source_close(s);
     return code;
 }
 
@@ -250,13 +254,19 @@ int main(void)
     test_blocks();
     test_refused();
     test_replicas();
-    static const uint64_t dim[] = { 4, 1 };
+    static const uint64_t dim[] = { 4, 1 }, three[] = { 3 };
+    static const char flat[] = "{\"flat\":{\"global\":[2,3],\"range\":[0,3]}}",
+                      rest[] = "{\"flat\":{\"global\":[2,3],\"range\":[3,6]}}";
     const struct tu_tensor t[] = {
-        part("w", TU_U16, 2, dim, "{\"shard\":{\"global\":[4,2],\"offset\":[0,0]}}"),
-        part("w", TU_U16, 2, dim, "{\"shard\":{\"global\":[4,2],\"offset\":[0,1]},\"x\":1}"),
+        part("w", TU_U16, 2, dim, "{\"shard\":{\"global\":[4,2],\"offset\":[0,0]},\"x\":1}"),
+        part("w", TU_U16, 2, dim, "{\"shard\":{\"global\":[4,2],\"offset\":[0,1]}}"),
+        part("f", TU_U8, 1, three, flat),
+        part("f", TU_U8, 1, three, rest),
+        part("f", TU_U8, 1, three, rest),
     };
-    struct tu_save what = { .n = 2, .tensor = t };
-    ok(!fix_save(fix_path("keep.tns"), NULL, &what, NULL, NULL), "a file for the next loops");
+    const void *data[] = { "abcdefgh", "ijklmnop", "abc", "def", "def" };
+    struct tu_save what = { .n = 5, .tensor = t };
+    ok(!fix_save(fix_path("keep.tns"), NULL, &what, data, NULL), "a file for the next loops");
     fix_inject(inject_join, true, "join");
     fix_inject(inject_join, false, "join");
     return tap_done();

@@ -479,6 +479,32 @@ static void test_every_dtype(void)
     }
 }
 
+/* The tensor is called as its file; numpy's own name stands where that is no name. */
+static void test_names(void)
+{
+    static const char *const rows[][2] = {
+        { "bias.npy", "bias" }, { "bias", "bias" }, { ".npy", ".npy" }, { "a\nb.npy", "arr_0" },
+    };
+    char back[1024];
+    size_t n;
+    unsigned char *file = fix_read(make("{'descr': '<f4', 'fortran_order': False, 'shape': (2,), }", 8), &n);
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        struct tu_source *s = NULL;
+        ok(!tu_source_open(&s, fix_write(rows[i][0], file, n), NULL, NULL, NULL, NULL), "file %zu", i);
+        eq_str(s ? s->tensor[0].name : NULL, rows[i][1], "its tensor");
+        tu_source_close(s);
+    }
+    struct tu_source *s = NULL;
+    if (!getcwd(back, sizeof back) || chdir(fix_folder))
+        abort();
+    ok(!tu_source_open(&s, "bias.npy", NULL, NULL, NULL, NULL), "a file without a folder");
+    eq_str(s ? s->tensor[0].name : NULL, "bias", "its tensor");
+    tu_source_close(s);
+    free(file);
+    if (chdir(back))
+        abort();
+}
+
 static int inject_open(struct tu_err *err)
 {
     struct tu_source *s = NULL;
@@ -507,6 +533,7 @@ int main(void)
     test_void();
     test_versions();
     test_every_dtype();
+    test_names();
     fix_inject(inject_open, true, "open");
     fix_inject(inject_open, false, "open");
     fix_inject(inject_save, true, "save");

@@ -159,6 +159,40 @@ static void test_refused(void)
                 "letters, sniffed");
 }
 
+/* Sniffing wants an object with a member or none. */
+static void test_sniff(void)
+{
+    static const char *const heads[] = { "{x}", "[\"a\"]", "{1:2}" };
+    for (size_t i = 0; i < sizeof heads / sizeof *heads; i++)
+        fix_refused(make(heads[i], 8), NULL, NULL, TU_EMAGIC, "", heads[i]);
+}
+
+/* What cannot stand in a META record of 16 MiB is said, not cut. */
+static void test_large_header(void)
+{
+    enum { N = 17 << 20 };
+    char *file = malloc(N + 64);
+    struct tu_source *s = NULL;
+    const struct tu_open keep = { .keep_header = true };
+    size_t n = (size_t)sprintf(file + 8, "{\"__metadata__\":{\"k\":\"");
+    memset(file + 8 + n, 'x', N);
+    n += N;
+    n += (size_t)sprintf(file + 8 + n, "\"}}");
+    tu_put64(file, n);
+    fix_refused(fix_write("large.safetensors", file, 8 + n), NULL, NULL, TU_ELIMIT,
+                "__metadata__ is over the 16 MiB", "17 MiB of metadata");
+    n = 2 + N;
+    memcpy(file + 8, "{}", 2);
+    memset(file + 10, ' ', N);
+    tu_put64(file, n);
+    fix_write("large.safetensors", file, 8 + n);
+    ok(!tu_source_open(&s, fix_path("large.safetensors"), NULL, NULL, NULL, NULL), "17 MiB of spaces");
+    tu_source_close(s);
+    fix_refused(fix_path("large.safetensors"), NULL, &keep, TU_ELIMIT, "the header to keep is over",
+                "but not to keep");
+    free(file);
+}
+
 /* A header that ends anywhere is refused there. */
 static void test_cut(void)
 {
@@ -189,6 +223,8 @@ static void test_cut(void)
 static void test_accepted(void)
 {
     test_cut();
+    test_sniff();
+    test_large_header();
     static const char *const heads[] = {
         "{}", "{ }    ", "{\"__metadata__\":{}}", "{\"__metadata__\":{\"a\":\"\"}}",
         "{\"a\":{\"shape\":[],\"data_offsets\":[0,0],\"dtype\":\"U8\",\"x\":[{\"y\":[1,{},null]},"
@@ -385,6 +421,12 @@ static void test_sink_rules(void)
     what.metas = 1;
     what.meta = &bad;
     eq_int(tu_sink_open(&k, path, NULL, &what, NULL, &err), TU_EMETA, "metadata of a number");
+    bad = (struct tu_meta){ "safetensors", "{\"metadata\":[]}", 15 };
+    eq_int(tu_sink_open(&k, path, NULL, &what, NULL, &err), TU_EMETA, "metadata that is a list");
+    bad = (struct tu_meta){ "safetensors", "{\"header\":5}", 12 };
+    what.keep_header = true;
+    eq_int(tu_sink_open(&k, path, NULL, &what, NULL, &err), TU_EMETA, "a kept header of a number");
+    ok(strstr(err.msg, "no header was kept"), "said: %s", err.msg);
 }
 
 /* 100,000 entries: names sorted, nothing quadratic. */

@@ -145,6 +145,26 @@ static void test_all(void)
     tu_source_close(s);
 }
 
+/* A stream of nothing. */
+static void test_nothing(void)
+{
+    const struct tu_save what = { 0 };
+    struct tu_err err = { 0 };
+    const char *path = fix_path("none.tns"), *piped = fix_path("none-piped.tns");
+    char name[32];
+    int fd;
+    pid_t pid = drain(piped, &fd);
+    snprintf(name, sizeof name, "/dev/fd/%d", fd);
+    int code = fix_save(name, tu_format_find("tns"), &what, NULL, &err);
+    close(fd);
+    waitpid(pid, NULL, 0);
+    size_t n;
+    ok(!code && !fix_save(path, NULL, &what, NULL, &err), "no tensors: %s", err.msg);
+    unsigned char *file = fix_read(path, &n);
+    ok(n == 128 && fix_same(piped, file, n), "an END alone, in a file and in a pipe");
+    free(file);
+}
+
 static int inject_save(struct tu_err *err)
 {
     static const uint64_t dim[] = { 3 };
@@ -167,6 +187,7 @@ int main(void)
 {
     test_example();
     test_all();
+    test_nothing();
     fix_inject(inject_save, true, "save");
     fix_inject(inject_save, false, "save");
     ok(!inject_save(NULL), "a file for the next loop");

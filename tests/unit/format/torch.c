@@ -623,8 +623,17 @@ static void pipes(void)
     close(fd[0]);
 }
 
+/* torch's own names, and none for what it lacks. */
+static void dtype_names(void)
+{
+    eq_str(tu_torch_name(TU_BF16), "torch bfloat16", "bf16");
+    eq_str(tu_torch_name(TU_F4_E2M1), "torch float4_e2m1fn_x2", "f4: two in a byte");
+    ok(!tu_torch_name(TU_Q4_0) && !tu_torch_name(TU_I4), "no blocks and no i4");
+}
+
 int main(void)
 {
+    dtype_names();
     worked_cases();
     fixtures();
     refused_fixtures();

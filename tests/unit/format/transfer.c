@@ -85,6 +85,48 @@ static void test_through(void)
     free(want);
 }
 
+/* Only META contents as the first record announces a stream; looking takes nothing. */
+static void test_announced(void)
+{
+    static const struct { size_t at; int to; } changes[] = {
+        { 0, 'x' }, { 10, 2 }, { 24, 7 }, { 26, 1 }, { 64, 'C' },
+    };
+    size_t n;
+    unsigned char *whole = fix_read(fix_path("s.tns"), &n);
+    for (size_t i = 0; i <= sizeof changes / sizeof *changes + 1; i++) {
+        struct tu_in *in = NULL;
+        unsigned char first = 0;
+        size_t got;
+        bool plain = i == 0, cut = i == 1;
+        size_t at = i < 2 ? 0 : changes[i - 2].at;
+        unsigned char old = whole[at];
+        whole[at] = i < 2 ? old : (unsigned char)changes[i - 2].to;
+        fix_write("looked.tns", whole, cut ? 70 : n);
+        if (tu_in_open(&in, fix_path("looked.tns"), NULL))
+            abort();
+        ok(tu_stream_announced(in) == plain, "announced: change %zu", i);
+        ok(!tu_in_read(in, &first, 1, &got, NULL) && first == whole[0], "the first byte is still there");
+        tu_in_close(in);
+        whole[at] = old;
+    }
+    free(whole);
+}
+
+/* Contents belong to one stream: they are written anew or not at all. */
+static void test_contents(void)
+{
+    struct tu_err err = { 0 };
+    struct tu_source *s = NULL;
+    for (int contents = 0; contents < 2; contents++) {
+        ok(!to_stream(fix_path("s.tns"), fix_path("again.tns"), contents, &err) &&
+               !tu_source_open(&s, fix_path("again.tns"), NULL, NULL, NULL, &err), "copied: %s", err.msg);
+        eq_u64(s ? s->metas : 0, 1 + (size_t)contents, "META contents %s", contents ? "once" : "not");
+        eq_str(s ? s->meta[contents].topic : NULL, "safetensors", "and the other");
+        tu_source_close(s);
+        s = NULL;
+    }
+}
+
 /* A stream of the records that a case asks for. */
 static const char *stream(const char *contents, const char *names, bool late)
 {
@@ -167,6 +209,8 @@ static int inject(struct tu_err *err)
 int main(void)
 {
     test_through();
+    test_announced();
+    test_contents();
     test_lies();
     fix_inject(inject, true, "stream to file");
     fix_inject(inject, false, "stream to file");

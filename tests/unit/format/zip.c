@@ -290,6 +290,7 @@ static const struct change {
       { { 687, 0, 4 }, { 707 + 12, 0xffffffff, 4 } } },
     { "no locator for the offset", TU_EFORMAT, "no ZIP64 end record",
       { { 687, 0, 4 }, { 707 + 16, 0xffffffff, 4 } } },
+    { "extra field of four bytes and more", TU_EFORMAT, "malformed extra field", { { 466 + 30, 3, 2 } } },
     { "directory behind its end", TU_EFORMAT, "does not end at its end record",
       { { 707 + 16, 700, 4 }, { 631 + 48, 700, 4 } } },
 };
@@ -510,6 +511,18 @@ static void names(void)
     eq_u64(tu_zip_count(z), 0, "and has no entries");
     eq_u64(tu_zip_find(z, "x"), SIZE_MAX, "nothing is found in it");
     tu_zip_close(z);
+    tu_in_close(in);
+    p = fix_read(fix_path("none.zip"), &n);
+    p[n - 6] = 1; /* where the directory begins */
+    refused(p, n, TU_EFORMAT, "", "nothing, that begins somewhere else");
+    free(p);
+    int fd[2];
+    if (pipe(fd))
+        abort();
+    close(fd[1]);
+    ok(!tu_in_take_fd(&in, fd[0], "a pipe", &err), "a pipe");
+    z = NULL;
+    ok(tu_zip_open(&z, in, 0, 0, &err) < 0 && strstr(err.msg, "a pipe"), "is no archive: %s", err.msg);
     tu_in_close(in);
 }
 
