@@ -65,6 +65,23 @@ static bool differ(struct tu_ctx *ctx, const struct side side[2], uint32_t r)
     return differs;
 }
 
+/* Ranks and the unit of times must be the same; a gain would mean nothing else. */
+static int comparable(const struct side side[2], struct tu_err *err)
+{
+    const char *unit[2];
+    if (side[0].s->ranks != side[1].s->ranks)
+        return tu_fail(err, TU_EUSAGE, "diff: %u ranks and %u ranks cannot be compared",
+                       side[0].s->ranks, side[1].s->ranks);
+    for (int k = 0; k < 2; k++)
+        unit[k] = *side[k].c.unit ? side[k].c.unit : "no unit";
+    if (strcmp(unit[0], unit[1]))
+        return tu_fail(err, TU_EUSAGE,
+                       "diff: times in %s and in %s cannot be compared; --cost with a unit "
+                       "is for both",
+                       unit[0], unit[1]);
+    return 0;
+}
+
 static int run(struct tu_ctx *ctx, int argc, char **argv)
 {
     struct tu_err err;
@@ -78,9 +95,8 @@ static int run(struct tu_ctx *ctx, int argc, char **argv)
     }
     if (!rc && status == TU_STATUS_YES)
         pipe_cost_idle(ctx, (const struct tu_sched *[]){side[0].s, side[1].s}, 2);
-    if (!rc && status == TU_STATUS_YES && side[0].s->ranks != side[1].s->ranks)
-        rc = tu_fail(&err, TU_EUSAGE, "diff: %u ranks and %u ranks cannot be compared",
-                     side[0].s->ranks, side[1].s->ranks);
+    if (!rc && status == TU_STATUS_YES)
+        rc = comparable(side, &err);
     bool differs = false;
     if (!rc && status == TU_STATUS_YES) {
         tu_rows_begin(ctx, columns);

@@ -180,6 +180,9 @@ static void ends_meet(struct tui_index *x, struct faults *f)
                 bool in = to < s->stages && tui_find(x, way[i].recv, to, u) != TUI_NONE;
                 bool self =
                     to < s->stages && s->place[stage] == s->place[to + pipe * s->stages];
+                uint32_t from = k - (uint32_t)way[i].step;
+                if (from >= s->stages && tui_find(x, way[i].recv, k, u) != TUI_NONE)
+                    unit_fault(f, s, stage, u, "a RECV at the beginning of the pipeline");
                 if (out && to >= s->stages)
                     unit_fault(f, s, stage, u, "a SEND from the end of the pipeline");
                 else if (out && self)

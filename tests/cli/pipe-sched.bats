@@ -122,6 +122,11 @@ data=$ROOT/tests/data/sched
     printf '0F0,0I0\n' | { run -1 pipe-sched verify; assert_output --partial 'I without W'; }
     printf '0F0,1F0,0B0\n1B0\n' | { run -1 pipe-sched verify; assert_output --partial 'another rank'; }
     printf '0F0,0SEND_F0,0B0\n1F0,1B0\n' | { run -1 pipe-sched verify; assert_output --partial 'RECV'; }
+    printf '0F0,0SEND_F0,0B0\n' | { run -1 pipe-sched verify; assert_output --partial 'end of the pipeline'; }
+    printf '0RECV_F0,0F0,0B0\n' | { run -1 pipe-sched verify; assert_output --partial 'beginning of the pipeline'; }
+    printf '0F0,0RECV_B0,0B0\n' | { run -1 pipe-sched verify; assert_output --partial 'beginning of the pipeline'; }
+    printf '0F0,0SEND_F0,1F0,1B0,0B0\n' | { run -1 pipe-sched verify; assert_output --partial 'to its own rank'; }
+    printf '0F0,0B0\n1RECV_F0,1F0,1B0\n' | { run -1 pipe-sched verify; assert_output --partial 'SEND that is missing'; }
 }
 
 @test "texts that do not parse are status 3 and say where" {
@@ -233,6 +238,14 @@ data=$ROOT/tests/data/sched
     printf 'F,%d,1\nB,%d,2\n' 0 0 1 1 2 2 3 3 >b.csv
     run -0 pipe-sched compare -p 4 -m 8 --cost F=9,B=9 --times b.csv zb-h1
     assert_line --regexp '^zb-h1 +train +1 +27 +27 ' # O9
+}
+
+@test "diff: times of different units are not compared" {
+    pipe-sched gen -s 1f1b -p 2 -m 2 --cost F=10,B=20,unit=us -o a.json
+    pipe-sched gen -s gpipe -p 2 -m 2 -o b.json
+    run -2 pipe-sched diff a.json b.json
+    assert_output --partial 'times in us and in no unit'
+    run -1 pipe-sched diff --cost F=1,B=2,unit=us a.json b.json
 }
 
 @test "compare: one model for all rows, sorted, forward passes apart" {
