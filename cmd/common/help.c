@@ -198,6 +198,7 @@ static void print_table(struct tu_ctx *ctx, const struct tu_listing *l)
     }
 }
 
+/* Without a table: the subcommands and, beside them, what a command calls "all". */
 int tu_list(struct tu_ctx *ctx, const char *table)
 {
     const struct tu_cmd *const *subs = ctx->cmd->subs ? ctx->cmd->subs : NULL;
@@ -207,6 +208,9 @@ int tu_list(struct tu_ctx *ctx, const char *table)
     if (subs && (!*table || !strcmp(table, "subcommands"))) {
         for (; *subs; subs++)
             tu_print(ctx, "%s\t%s\n", (*subs)->name, (*subs)->summary);
+        const struct tu_listing *beside = *table ? NULL : find_listing(ctx, "all");
+        if (beside)
+            print_table(ctx, beside);
         return 0;
     }
     if (!strcmp(table, "tables"))

@@ -67,7 +67,7 @@ static int run(struct tu_ctx *ctx, int argc, char **argv)
         status = shard_convert(ctx, argv[0], shard_from(), argv[n], &target, &o);
     }
     if (rc)
-        status = tu_error(ctx, &err);
+        status = shard_error(ctx, &err);
     for (size_t i = 0; with && i < n; i++)
         tu_ckpt_close(with[i]);
     tu_free(with);

@@ -109,7 +109,7 @@ static int run(struct tu_ctx *ctx, int argc, char **argv)
         w = NULL;
     }
     tu_writer_abort(w);
-    int status = rc ? tu_error(ctx, &err) : 0;
+    int status = rc ? shard_error(ctx, &err) : 0;
     tu_ckpt_close(c);
     return status;
 }

@@ -71,7 +71,7 @@ int shard_convert(struct tu_ctx *ctx, const char *source, const char *from_spec,
         rc = tu_ckpt_convert(from, to, o, shard_job(ctx), NULL, &err);
     if (!rc)
         report(ctx, from, to, tu_clock() - begin);
-    int status = rc ? tu_error(ctx, &err) : 0;
+    int status = rc ? shard_error(ctx, &err) : 0;
     tu_ckpt_close(to);
     tu_ckpt_close(from);
     return status;

@@ -107,7 +107,7 @@ static int run(struct tu_ctx *ctx, int argc, char **argv)
         if (!differ)
             tu_print(ctx, "equal: %zu tensors\n", a.n);
     }
-    int status = rc ? tu_error(ctx, &err) : differ ? TU_STATUS_NO : TU_STATUS_YES;
+    int status = rc ? shard_error(ctx, &err) : differ ? TU_STATUS_NO : TU_STATUS_YES;
     tu_free(a.d);
     tu_free(b.d);
     tu_ckpt_close(a.c);

@@ -55,7 +55,7 @@ static int run(struct tu_ctx *ctx, int argc, char **argv)
         if (tu_json_wanted(ctx))
             rows(ctx, d, c->atoms);
     }
-    int status = rc ? tu_error(ctx, &err) : 0;
+    int status = rc ? shard_error(ctx, &err) : 0;
     tu_buf_release(&text);
     tu_free(d);
     tu_ckpt_close(c);

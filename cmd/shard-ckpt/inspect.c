@@ -29,6 +29,12 @@ static bool row(struct tu_ctx *ctx, const char *check, int rc, const struct tu_e
     return rc != 0;
 }
 
+/* The tensors that the structure's reason counts. */
+static void refused(struct tu_ctx *ctx, const char *reason, const char *name)
+{
+    tu_row(ctx, (struct tu_cell[]){{.s = reason}, {.b = false}, {.s = name}});
+}
+
 static int checksums(struct tu_ctx *ctx, const struct tu_ckpt *c, struct tu_err *err)
 {
     int rc = 0;
@@ -100,6 +106,7 @@ static int inspect(struct tu_ctx *ctx, const char *path, bool *yes)
     if (rc == TU_EIO || rc == TU_EMAGIC)
         return tu_error(ctx, &err);
     bool bad = row(ctx, "structure", rc, &err);
+    shard_each_refused(ctx, refused);
     if (!rc && why) {
         bad |= row(ctx, "checksums", checksums(ctx, c, &err), &err);
         bad |=

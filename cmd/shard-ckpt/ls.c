@@ -129,7 +129,7 @@ static int run(struct tu_ctx *ctx, int argc, char **argv)
         struct tu_ckpt *c;
         struct tu_err err;
         if (shard_open(ctx, &c, argv[i], shard_from(), o, &err)) {
-            tu_error(ctx, &err);
+            shard_error(ctx, &err);
             continue;
         }
         head(ctx, c);

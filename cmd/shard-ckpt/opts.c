@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* opts.c: options about reading a checkpoint. */
 
+#include <string.h>
+
 #include "opts.h"
 
 static struct {
@@ -9,6 +11,8 @@ static struct {
     struct tu_list include, exclude;
     bool untied, no_crc, strict;
 } opt;
+
+static struct tu_refused refused;
 
 const char *const tied_choices[] = {"drop", "copy", NULL};
 const char *const pad_choices[] = {"zeros", "last", NULL};
@@ -71,6 +75,7 @@ const struct tu_shard_opts *shard_opts(const struct target_options *t, bool forc
         .exclude = patterns(&opt.exclude),
         .open = {.no_crc = opt.no_crc, .strict = opt.strict},
         .force = force,
+        .refused = &refused,
     };
     if (t) {
         o.dtype = t->dtype;
@@ -96,4 +101,25 @@ int shard_open(struct tu_ctx *ctx, struct tu_ckpt **out, const char *path, const
                const struct tu_shard_opts *o, struct tu_err *err)
 {
     return tu_ckpt_open(out, path, from, o, shard_job(ctx), err);
+}
+
+void shard_each_refused(struct tu_ctx *ctx,
+                        void (*put)(struct tu_ctx *ctx, const char *why, const char *name))
+{
+    const char *name = refused.names.data;
+    for (size_t i = 0; i < refused.n; i++, name += strlen(name) + 1)
+        put(ctx, refused.why, name);
+    tu_buf_release(&refused.names);
+    refused = (struct tu_refused){.n = 0};
+}
+
+static void note(struct tu_ctx *ctx, const char *why, const char *name)
+{
+    tu_note(ctx, 1, "%s: %s", why, name);
+}
+
+int shard_error(struct tu_ctx *ctx, const struct tu_err *err)
+{
+    shard_each_refused(ctx, note);
+    return tu_error(ctx, err);
 }

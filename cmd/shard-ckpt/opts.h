@@ -46,6 +46,12 @@ const struct tu_job *shard_job(struct tu_ctx *ctx);
 /* Open a checkpoint by the source options; path "-" is a stream. */
 int shard_open(struct tu_ctx *ctx, struct tu_ckpt **out, const char *path, const char *from,
                const struct tu_shard_opts *o, struct tu_err *err);
+/* The tensors that the last refusal counts, all of them, for a command that lists them: a
+ * call with why and name for each. They are forgotten then. */
+void shard_each_refused(struct tu_ctx *ctx,
+                        void (*put)(struct tu_ctx *ctx, const char *why, const char *name));
+/* tu_error, and with -v what shard_each_refused has, a line each. */
+int shard_error(struct tu_ctx *ctx, const struct tu_err *err);
 /* Open, plan, write, report: an exit status. */
 int shard_convert(struct tu_ctx *ctx, const char *source, const char *from_spec,
                   const char *root, const struct target_options *t,

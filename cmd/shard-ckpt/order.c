@@ -64,7 +64,7 @@ static int run(struct tu_ctx *ctx, int argc, char **argv)
         step += a && layer_of(c, &c->atom[a]) != layer_of(c, &c->atom[a - 1]);
         list(ctx, c, &c->atom[a], step);
     }
-    int status = rc ? tu_error(ctx, &err) : 0;
+    int status = rc ? shard_error(ctx, &err) : 0;
     tu_ckpt_close(c);
     return status;
 }

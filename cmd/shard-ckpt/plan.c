@@ -12,6 +12,26 @@ static const struct tu_opt options[] = {
     {0},
 };
 
+static const struct tu_column refused_columns[] = {
+    {"refused", "REFUSED", TU_COL_TEXT, 0},
+    {"name", "NAME", TU_COL_NAME, 0},
+    {0},
+};
+
+static void refused(struct tu_ctx *ctx, const char *why, const char *name)
+{
+    tu_row(ctx, (struct tu_cell[]){{.s = why}, {.s = name}});
+}
+
+/* All tensors of a refusal that counts them. */
+static int refuse(struct tu_ctx *ctx, const struct tu_err *err)
+{
+    tu_rows_begin(ctx, refused_columns);
+    shard_each_refused(ctx, refused);
+    tu_rows_end(ctx);
+    return tu_error(ctx, err);
+}
+
 static void text(struct tu_ctx *ctx, const struct tu_ckpt *to,
                  const struct tu_plan_cost *cost)
 {
@@ -87,7 +107,7 @@ static int run(struct tu_ctx *ctx, int argc, char **argv)
         text(ctx, to, &cost);
     if (!rc)
         json(ctx, to, &cost);
-    int status = rc                                   ? tu_error(ctx, &err)
+    int status = rc                                   ? refuse(ctx, &err)
                  : cost.space_bytes > cost.free_bytes ? TU_STATUS_NO
                                                       : TU_STATUS_YES;
     tu_ckpt_close(to);

@@ -41,7 +41,7 @@ static int run(struct tu_ctx *ctx, int argc, char **argv)
         rc = rule_of(&rule[i], argv[i], &err);
     o.rename = rule;
     o.renames = n;
-    status = rc ? tu_error(ctx, &err)
+    status = rc ? shard_error(ctx, &err)
                 : shard_convert(ctx, argv[n], shard_from(), argv[n + 1], &target, &o);
     for (size_t i = 0; rule && i < n; i++)
         tu_pattern_free(rule[i].pattern);

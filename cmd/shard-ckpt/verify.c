@@ -52,7 +52,7 @@ static int run(struct tu_ctx *ctx, int argc, char **argv)
         if (!rc)
             rc = verify(ctx, c, o, &s, &err);
         if (rc)
-            tu_error(ctx, &err);
+            shard_error(ctx, &err);
         tu_row(ctx, (struct tu_cell[]){{.b = !rc},
                                        {.none = !c, .u = c ? c->atoms : 0},
                                        {.none = !c, .u = c ? c->files : 0},

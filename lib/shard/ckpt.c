@@ -269,6 +269,7 @@ int tu_ckpt_open(struct tu_ckpt **out, const char *path, const char *text,
         rc = tui_renames_new(c, o ? o : &none, err);
     if (!rc) {
         c->layout = layout;
+        c->refused = o ? o->refused : NULL;
         rc = layout->open(c, &spec, o ? o : &none, job, err);
     }
     if (!rc && !c->model.layers) /* no configuration: the tensors tell */
@@ -302,11 +303,14 @@ int tu_ckpt_plan(struct tu_ckpt **out, const struct tu_ckpt *from, const char *r
     if (rc)
         return rc;
     rc = tui_ckpt_new(&c, root, err);
+    if (!rc && o && o->dtype != TU_DTYPE_NONE)
+        rc = tui_need_plain(from, "a cast changes weights without their scales", err);
     if (!rc && !layout->plan)
         rc = tu_fail(err, TU_EUSAGE, "layout %s is only read", layout->name);
     if (!rc) {
         c->layout = layout;
         c->from = from;
+        c->refused = o ? o->refused : NULL;
         c->model = from->model;
         c->role = from->role;
         c->roles = from->roles;

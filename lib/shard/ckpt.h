@@ -107,6 +107,10 @@ int tui_adopt_atoms(struct tu_ckpt *c, struct tu_err *err);
 /* Belongs in front of the layers (embeddings), else behind (norm, head). */
 bool tui_role_is_front(const char *role);
 
+/* Sets c->scheme and c->scaled where the files' weights are quantized (scaled.c). */
+void tui_find_scaled(struct tu_ckpt *c);
+/* Errors: TU_EUNSUP where they are; `what` cannot be done then. */
+int tui_need_plain(const struct tu_ckpt *c, const char *what, struct tu_err *err);
 /* The family's canonical map, from model.family or by the names; bound to the model. */
 int tui_set_canonical(struct tu_ckpt *c, const struct tu_shard_opts *o,
                       struct tu_err *err);
@@ -124,13 +128,15 @@ void tui_renames_free(struct tui_renames *r);
 /* The name that a tensor is to have, in the arena. Errors: TU_EUSAGE where another has it. */
 int tui_new_name(struct tu_ckpt *c, const char **name, struct tu_err *err);
 
-/* Names for one message: as many as fit, then "…". */
+/* Names for one message: as many as fit, then "…"; all of them in *all (NULL: not wanted). */
 struct tui_list {
+    struct tu_refused *all;
     size_t n; /* how many there are */
     bool full;
     char text[176];
 };
-void tui_list_add(struct tui_list *l, const char *name);
+/* why: a constant text, tu_refused.why. */
+int tui_list_add(struct tui_list *l, const char *why, const char *name, struct tu_err *err);
 /* Every weight that the model must have has a role (complete.c). Errors: TU_EINCOMPLETE
  * lists those that are missing. */
 int tui_check_complete(const struct tu_ckpt *c, const struct tu_shard_opts *o,

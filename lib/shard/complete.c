@@ -12,7 +12,7 @@
 
 #include "ckpt.h"
 
-void tui_list_add(struct tui_list *l, const char *name)
+int tui_list_add(struct tui_list *l, const char *why, const char *name, struct tu_err *err)
 {
     size_t at = strlen(l->text), room = sizeof l->text - at;
     if (!l->full && (!at || strlen(name) + 12 < room))
@@ -21,6 +21,11 @@ void tui_list_add(struct tui_list *l, const char *name)
         snprintf(l->text + at, room, ", …");
     l->full = l->full || (at && strlen(name) + 12 >= room);
     l->n++;
+    if (!l->all)
+        return 0;
+    l->all->why = why;
+    l->all->n++;
+    return tu_buf_add(&l->all->names, name, strlen(name) + 1, err);
 }
 
 enum { DENSE, EXPERTS, KINDS };
@@ -148,9 +153,9 @@ static int want(struct search *s, const char *role, struct tu_err *err)
         rc = tu_buf_text(&s->name, role, err);
     if (rc || (s->last.n && !strcmp(s->last.data, s->name.data)))
         return rc;
-    tui_list_add(&s->list, s->name.data);
     tu_buf_reset(&s->last);
-    return tu_buf_text(&s->last, s->name.data, err);
+    rc = tu_buf_text(&s->last, s->name.data, err);
+    return rc ? rc : tui_list_add(&s->list, "missing", s->name.data, err);
 }
 
 static unsigned facts(const struct tu_model *m)
@@ -209,7 +214,7 @@ static int want_like_others(struct search *s, uint64_t l, struct tu_err *err)
 int tui_check_complete(const struct tu_ckpt *c, const struct tu_shard_opts *o,
                        struct tu_err *err)
 {
-    struct search s = {.c = c};
+    struct search s = {.c = c, .list = {.all = c->refused}};
     if (!c->canonical || !c->model.layers || !c->roles || (o && (o->include || o->exclude)))
         return 0;
     int rc = survey(&s, err);
@@ -286,7 +291,7 @@ int tui_check_ranks(const struct tu_ckpt *c, struct tu_err *err)
 {
     struct tu_arena *a = tu_arena_new(err);
     struct held *held = a ? tu_arena_alloc(a, c->pieces + 1, sizeof *held, err) : NULL;
-    struct tui_list list = {.n = 0};
+    struct tui_list list = {.all = c->refused};
     struct tu_coord at = {0};
     size_t n = 0;
     int rc = held ? count_ranks(c, a, held, &n, err) : TU_ENOMEM;
@@ -296,7 +301,7 @@ int tui_check_ranks(const struct tu_ckpt *c, struct tu_err *err)
             continue;
         if (!list.n)
             at = lacking(c, p);
-        tui_list_add(&list, p->tensor.name);
+        rc = tui_list_add(&list, "not on every rank", p->tensor.name, err);
     }
     if (!rc && list.n)
         rc = tu_fail(err, TU_EINCOMPLETE,

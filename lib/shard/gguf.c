@@ -290,9 +290,12 @@ int tu_ckpt_gguf(const struct tu_ckpt *c, struct tu_writer *out, bool *tokens,
     uint64_t dim[3];
     struct writing w = {.c = c, .job = job, .dim = dim};
     const struct tu_family *f = tu_family_find(c->model.family);
+    int rc = tui_need_plain(c, "names of GGUF files are for plain weights", err);
+    if (rc)
+        return rc;
     if (!f || !f->gguf_map || c->canonical)
         return tu_fail(err, TU_EUNSUP, "family '%.30s': not known in GGUF files", c->model.family);
-    int rc = tu_map_builtin(&w.map, f->gguf_map, err);
+    rc = tu_map_builtin(&w.map, f->gguf_map, err);
     if (rc)
         return rc;
     tu_map_bind(w.map, &c->model);

@@ -46,7 +46,9 @@ static int twins_in(const struct tu_ckpt *c, const struct tu_ckpt *other, uint32
 int tui_mean_twins(const struct tu_ckpt *c, const struct tu_mean *mean, uint32_t ***twin,
                    struct tu_err *err)
 {
-    int rc = 0;
+    int rc = tui_need_plain(c, "a mean is of numbers", err);
+    if (rc)
+        return rc;
     if (!(*twin = tu_calloc(mean->n + 1, sizeof **twin, err)))
         return TU_ENOMEM;
     for (size_t i = 0; i < mean->n && !rc; i++) {

@@ -387,6 +387,27 @@ static int know_vocab(struct tu_ckpt *c, const struct tui_megatron *g,
     return 0;
 }
 
+/* States are there in an order that is not stored: buckets of the distributed optimizer in a
+ * file beside, or lists by number. Source: Megatron-LM core/optimizer/distrib_optimizer.py,
+ * optimizer.py. */
+static int warn_of_states(const struct tu_ckpt *c, const struct tu_job *job,
+                          struct tu_err *err)
+{
+    const struct tu_pnode *optimizer = tu_pnode_get(root_of(c, 0), "optimizer");
+    const char *path = c->file[0].path, *slash = strrchr(path, '/');
+    char *beside = tu_arena_printf(c->arena, err, "%.*s/distrib_optim.pt",
+                                   (int)(slash ? slash - path : 0), path);
+    if (!beside)
+        return TU_ENOMEM;
+    bool file = tui_is_file(beside);
+    if (file || (optimizer && optimizer->kind != TU_P_NONE))
+        tu_job_warn(job,
+                    "%s: the states of the optimizer (%s) do not say whose they are and are "
+                    "left behind; saved as torch_dist (fully_reshardable) they do",
+                    c->root, file ? "distrib_optim.pt" : "optimizer");
+    return 0;
+}
+
 static int add_rank(struct tu_ckpt *c, uint32_t f, struct tu_err *err)
 {
     int rc = 0;
@@ -427,6 +448,8 @@ static int megatron_open(struct tu_ckpt *c, const struct tu_spec *spec,
         rc = count_layers(c, err);
     if (!rc)
         rc = tui_set_canonical(c, o, err);
+    if (!rc && !o->weights_only)
+        rc = warn_of_states(c, job, err);
     for (uint32_t f = 0; f < c->files && !rc; f++)
         rc = add_rank(c, f, err);
     return rc ? rc : tui_check_ranks(c, err);

@@ -55,8 +55,9 @@ static int mesh(struct tu_ckpt *c, const struct tu_spec *spec, uint32_t *pad,
 
 int tui_need_family(const struct tu_ckpt *c, struct tu_err *err)
 {
-    return c->canonical
-               ? 0
+    int rc = tui_need_plain(c->from, "the layout cuts tensors", err);
+    return rc || c->canonical
+               ? rc
                : tu_fail(err, TU_EUSAGE,
                          "%.150s: the model's family is not known (--list=families "
                          "shows those that are): give --family or a config.json",

@@ -165,6 +165,8 @@ static int meta_plan(struct tu_ckpt *c, const struct tu_spec *spec,
     if (!rc && embed && strcmp(embed, "rows") && strcmp(embed, "columns"))
         rc = tu_fail(err, TU_EUSAGE,
                      "embed= is rows (Llama 3) or columns (Llama 1 and 2)");
+    if (!rc)
+        rc = tui_need_plain(c->from, "the layout cuts tensors", err);
     if (!rc && (!c->canonical || !c->model.gated || !c->model.rmsnorm ||
                 c->model.experts || c->model.qkv_bias))
         rc = tu_fail(err, TU_EUSAGE, "%.100s: family '%s' has no form in Meta's files",

@@ -210,6 +210,8 @@ struct planner {
     const struct tui_target_rule *rule;
     uint32_t (*file_of)(const struct tu_ckpt *c, struct tu_coord at);
     struct tu_buf name;
+    struct tui_list unnamed;
+    uint32_t last; /* atom that was listed last */
 };
 
 /* One entry on all tensor-parallel ranks, and on the expert ranks that hold it. */
@@ -241,6 +243,16 @@ static int name_prefix(struct planner *p, uint32_t chunk, struct tu_err *err)
     return tu_buf_printf(&p->name, err, "%s.", p->rule->prefix);
 }
 
+/* A tensor is listed once, of however many roles it is made. */
+static int no_name(struct planner *p, uint32_t atom, struct tu_err *err)
+{
+    bool listed = p->unnamed.n && p->last == atom;
+    p->last = atom;
+    return listed ? 0
+                  : tui_list_add(&p->unnamed, "without a name in the layout",
+                                 p->c->from->atom[atom].tensor.name, err);
+}
+
 static int plan_role(struct planner *p, uint32_t i, struct tu_err *err)
 {
     struct tu_ckpt *c = p->c;
@@ -264,8 +276,7 @@ static int plan_role(struct planner *p, uint32_t i, struct tu_err *err)
         rc = tu_map_entry(c->map, r->base, layer_base, expert_base, &p->name, &named,
                           &yes, err);
     if (!rc && !yes)
-        rc = tu_fail(err, TU_EINCOMPLETE, "map %s has no name for '%.100s'",
-                     tu_map_name(c->map), c->from->atom[r->atom].tensor.name);
+        return no_name(p, r->atom, err);
     if (!rc && p->rule->adjust)
         p->rule->adjust(c, &named);
     if (!rc)
@@ -293,7 +304,8 @@ int tui_plan_pieces(struct tu_ckpt *c, const struct tui_target_rule *rule,
                     uint32_t (*file_of)(const struct tu_ckpt *c, struct tu_coord at),
                     struct tu_err *err)
 {
-    struct planner p = {c, rule, file_of, {0}};
+    struct planner p = {
+        .c = c, .rule = rule, .file_of = file_of, .unnamed = {.all = c->refused}};
     int rc = 0;
     for (size_t a = 0; a < c->from->atoms && !rc; a++) {
         const struct tu_fuse *f = &c->from->atom[a].fuse;
@@ -305,6 +317,10 @@ int tui_plan_pieces(struct tu_ckpt *c, const struct tui_target_rule *rule,
         for (uint32_t k = 0; k < f->roles && !rc; k++)
             rc = plan_role(&p, f->role[k], err);
     }
+    if (!rc && p.unnamed.n)
+        rc = tu_fail(err, TU_EINCOMPLETE, "map %s has no name for %zu tensor%s: %s",
+                     tu_map_name(c->map), p.unnamed.n, p.unnamed.n == 1 ? "" : "s",
+                     p.unnamed.text);
     if (!rc && rule->tied_head && c->model.tied)
         rc = plan_tied(&p, err);
     tu_buf_release(&p.name);

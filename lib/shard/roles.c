@@ -233,10 +233,8 @@ static int add_tensor(struct tu_ckpt *c, uint32_t f, uint32_t index,
         rc = tui_piece_plain(c, &p, base, state, t->dtype, err);
     else if (!(rc = tu_map_match(n->map, base, n->layer_base, n->expert_base, &named, &yes,
                                  err))) {
-        if (!yes) {
-            tui_list_add(unknown, p.tensor.name);
-            return 0;
-        }
+        if (!yes)
+            return tui_list_add(unknown, "unmatched", p.tensor.name, err);
         if (named.transform & TU_MAP_DROP) {
             c->dropped++;
             return 0;
@@ -253,7 +251,7 @@ int tui_add_pieces(struct tu_ckpt *c, uint32_t f, const struct tui_naming *n,
 {
     const struct tu_source *s = c->file[f].source;
     size_t prefix = n->prefix ? strlen(n->prefix) : 0;
-    struct tui_list u = {.n = 0};
+    struct tui_list u = {.all = c->refused};
     int rc = 0;
     for (size_t i = 0; i < s->n && !rc; i++)
         if (!prefix || !strncmp(s->tensor[i].name, n->prefix, prefix))

@@ -20,6 +20,7 @@ int tui_know_model(struct tu_ckpt *c, const struct tu_shard_opts *o, struct tu_e
     const struct tu_side *config = tui_side(c, "config.json");
     const struct tu_source *s = c->file[0].source;
     int rc = 0;
+    tui_find_scaled(c);
     if (c->renames) /* names are the user's, no family's */
         return 0;
     if (config && !c->model.layers) {
@@ -47,7 +48,7 @@ int tui_know_model(struct tu_ckpt *c, const struct tu_shard_opts *o, struct tu_e
         c->model.tied = false;
     if (o->vocab)
         c->model.vocab = o->vocab;
-    return rc ? rc : tui_set_canonical(c, o, err);
+    return rc || c->scheme ? rc : tui_set_canonical(c, o, err);
 }
 
 int tui_add_one(struct tu_ckpt *c, const char *path, const char *name,

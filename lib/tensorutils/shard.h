@@ -151,6 +151,8 @@ struct tu_ckpt {
     size_t sides, side_cap;
     struct tu_atom *atom; /* in canonical order: embedding, layers by number, norm, head */
     size_t atoms, atom_cap;
+    const char *scheme, *scaled; /* the weights are quantized, as this tensor shows: no map
+                                  * is used; NULL: they are plain */
     uint64_t dropped;       /* tensors that are not weights */
     const char *optim;      /* META "optim", canonical JSON: "groups" [{…, "params": names}],
                              * "frozen", "buffers" names; NULL: nothing is known */
@@ -160,6 +162,7 @@ struct tu_ckpt {
     uint32_t dtype;         /* of a plan: cast float tensors to it; TU_DTYPE_NONE keeps */
     struct tu_names *names; /* lookup of roles and atoms by name */
     struct tui_renames *renames; /* NULL: names stay */
+    struct tu_refused *refused; /* tu_shard_opts */
     uint32_t waiting; /* converted by parts: those that are not done; 0: it is published */
     const struct tu_ckpt *from; /* of a plan: whose roles and atoms these are */
 };
@@ -171,6 +174,14 @@ struct tu_mean {
     const struct tu_ckpt *const *with; /* [n] beside the source itself */
     size_t n;
     const double *weight; /* [n + 1], the source's first */
+};
+
+/* The tensors that a refusal counts, all of them, where its message has room for a few.
+ * The caller's: `names` is released by tu_buf_release. */
+struct tu_refused {
+    const char *why;     /* "missing", "unmatched", …; NULL: no refusal that counts */
+    struct tu_buf names; /* one after the other, each with its ending NUL */
+    size_t n;
 };
 
 /* Other names for tensors: the first pattern that matches from a name's start gives the
@@ -200,6 +211,7 @@ struct tu_shard_opts {
     const struct tu_rename *rename; /* [renames]: no family's map is used, names are those
                                      * of the files, changed */
     size_t renames;
+    struct tu_refused *refused; /* filled by a refusal to open or to plan; NULL: not wanted */
     struct tu_open open;
 };
 

@@ -170,6 +170,64 @@ without() {
     assert_output --partial "13 tensors are missing: 'model.norm.weight', 'model.layers.0.input_layernorm.weight', 'model.layers.0.self_attn.q_proj.weight', 'model.layers.0.post_attention_layernorm.weight', …"
 }
 
+@test "all tensors that a refusal counts are listed" {
+    without '.*(q_proj\.weight|norm\.weight)' "$DATA/hf/llama"
+    run -3 --separate-stderr shard-ckpt plan --json --to megatron h m
+    [ "$(grep -c '"refused":"missing"' <<<"$output")" = 13 ]
+    assert_output --partial '{"refused":"missing","name":"model.layers.3.post_attention_layernorm.weight"}'
+    run -1 --separate-stderr shard-ckpt inspect h
+    [ "$(grep -c '^missing *no  model' <<<"$output")" = 13 ]
+    run -3 shard-ckpt convert --to megatron h m
+    refute_output --partial 'model.layers.3.'
+    run -3 shard-ckpt convert -v --to megatron h m
+    assert_line 'shard-ckpt: missing: model.layers.3.post_attention_layernorm.weight'
+}
+
+@test "names that a map does not take are listed on both sides" {
+    mkdir h
+    tns-cat --rename 'model\.layers\.([0-3])\.mlp\.up_proj=model.layers.$1.mlp.upward' \
+        "$DATA/hf/llama/model.safetensors" | tns-export --to safetensors -o h/model.safetensors
+    cp "$DATA/hf/llama/config.json" h
+    run -3 --separate-stderr shard-ckpt plan --to megatron h m
+    assert_line --regexp '^unmatched +model.layers.3.mlp.upward.weight$'
+    run -3 --separate-stderr shard-ckpt plan --to megatron:spec=legacy "$DATA/hf/qwen3" m
+    [ "$(grep -c '^without a name in the layout  model.layers.*norm.weight$' <<<"$output")" = 4 ]
+}
+
+@test "quantized models are moved whole, and refused where tensors are cut or cast" {
+    for codec in gptq4:group=16 awq4:group=16 int4:group=16 fp8_block nf4:block=32; do
+        rm -rf q back
+        quantize encode -t "$codec" --to hf -o q "$DATA/hf/llama"
+        for to in hf safetensors tns:ranks=3; do
+            rm -rf there back
+            shard-ckpt convert --to "$to" q there
+            shard-ckpt convert --to hf there back
+            cmp q/model.safetensors back/model.safetensors
+        done
+        for bad in '--to megatron:tp=2' '--to meta' '--to torch_dist' '--to hf --dtype f32'; do
+            # shellcheck disable=SC2086
+            run -3 shard-ckpt convert $bad q no
+            assert_output --partial "its weights are quantized"
+            assert_output --partial "'quantize decode' turns them"
+        done
+        run -3 shard-ckpt average q q no
+        assert_output --partial 'quantized'
+    done
+    quantize decode --to hf -o plain q
+    shard-ckpt convert --to megatron:tp=2 plain m
+}
+
+@test "states that Megatron's files do not name are left behind with a warning" {
+    cp -r "$DATA/megatron/llama_tp1" m
+    run -0 --separate-stderr shard-ckpt convert --to hf m a
+    [ -z "$stderr" ]
+    : >m/iter_0000007/mp_rank_00/distrib_optim.pt
+    run -0 --separate-stderr shard-ckpt convert --to hf m b
+    [[ $stderr = *'distrib_optim.pt) do not say whose they are and are left behind'* ]]
+    run -0 --separate-stderr shard-ckpt prune m c
+    [ -z "$stderr" ]
+}
+
 @test "what a layer must have is known for every family" {
     for case in qwen2:model.layers.1.self_attn.q_proj.bias qwen3:model.layers.0.self_attn.k_norm.weight \
         gpt2:transformer.wpe.weight gpt2:transformer.ln_f.bias gpt2:transformer.h.1.attn.c_attn.weight \
@@ -282,7 +340,8 @@ END
 }
 
 @test "--list names layouts and maps" {
-    run -0 shard-ckpt --list=all
+    run -0 shard-ckpt --list
+    assert_output --partial $'convert\t'
     assert_output --partial $'megatron\t'
     assert_output --partial $'mcore-te\t'
 }

@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* scaled.c: quantized models: weights that are numbers only together with other tensors.
+ *
+ * Such a checkpoint is moved by the names of its files, weights and scales alike, as long as
+ * every tensor stays whole. What would part or change one of them is refused: a layout with
+ * names of its own, a cast, a mean. Sources of the names: GPTQModel, AutoAWQ,
+ * compressed-tensors, bitsandbytes, HQQ, DeepSeek-V3's and gpt-oss's files. */
+
+#include <string.h>
+
+#include "ckpt.h"
+
+/* Endings that no plain model has. */
+static const struct {
+    const char *tail, *scheme;
+} marks[] = {
+    {".qweight", "GPTQ or AWQ"},
+    {".weight_packed", "compressed-tensors"},
+    {".weight_scale", "compressed-tensors"},
+    {".weight_scale_inv", "FP8 in blocks"},
+    {".weight_scale_2", "ModelOpt"},
+    {".SCB", "bitsandbytes"},
+    {".weight.absmax", "bitsandbytes"},
+    {".W_q", "HQQ"},
+    {"_proj_blocks", "MXFP4"},
+};
+
+void tui_find_scaled(struct tu_ckpt *c)
+{
+    for (size_t f = 0; f < c->files; f++)
+        for (size_t i = 0; i < c->file[f].source->n; i++)
+            for (size_t k = 0; k < sizeof marks / sizeof *marks; k++)
+                if (tui_has_suffix(c->file[f].source->tensor[i].name, marks[k].tail)) {
+                    c->scheme = marks[k].scheme;
+                    c->scaled = c->file[f].source->tensor[i].name;
+                    return;
+                }
+}
+
+int tui_need_plain(const struct tu_ckpt *c, const char *what, struct tu_err *err)
+{
+    return c->scheme ? tu_fail(err, TU_EUNSUP,
+                               "%.60s: %s: its weights are quantized (%s: '%.60s'); 'quantize "
+                               "decode' turns them into plain ones first",
+                               c->root, what, c->scheme, c->scaled)
+                     : 0;
+}
