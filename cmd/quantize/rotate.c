@@ -259,7 +259,7 @@ static int take_map(struct run *r, const struct tu_source *s, struct tu_err *err
         name[i] = s->tensor[i].name;
     const struct tu_family *f = tu_family_guess(name, s->n);
     tu_free(name);
-    if (!f || !f->base.rmsnorm)
+    if (!f || !f->base.rmsnorm || f->base.post_norms || f->base.kv_rank)
         return tu_fail(err, TU_EUSAGE, "the names are of no family whose norms rotations pass");
     return tu_map_builtin(&r->map, f->hf_map, err);
 }

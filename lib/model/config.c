@@ -72,6 +72,7 @@ static const struct tui_field meta_fields[] = {
     TUI_FIELD("mtp_layers", TUI_U64, mtp_layers),
     TUI_FIELD("nope_dim", TUI_U64, nope_dim),
     TUI_FIELD("norm_eps", TUI_REAL, norm_eps),
+    TUI_FIELD("norm_one", TUI_BOOL, norm_one),
     TUI_FIELD("norm_topk", TUI_BOOL, norm_topk),
     TUI_FIELD("positions", TUI_U64, positions),
     TUI_FIELD("post_norms", TUI_BOOL, post_norms),
@@ -248,7 +249,7 @@ int tu_model_to_hf(struct tu_buf *out, const struct tu_model *m, const char *dty
                    struct tu_err *err)
 {
     const struct tu_family *family = tu_family_find(m->family);
-    if (!family)
+    if (!family || !family->hf_class)
         return tu_fail(err, TU_EUNSUP, "no config.json is known for family '%s'",
                        m->family);
     struct tu_jw w;

@@ -205,7 +205,7 @@ int tu_gguf_name(struct tu_buf *out, const char *name, bool *yes, struct tu_err 
     int rc = 0;
     *yes = false;
     for (const struct tu_family *f = tu_families; f->name && !rc && !*yes; f++) {
-        if (strcmp(f->hf_map, last))
+        if (f->gguf_map && strcmp(f->hf_map, last))
             rc = name_by(f, out, name, yes, err);
         last = f->hf_map;
     }

@@ -36,11 +36,15 @@ static const struct {
     {"if-untied", 0, TUI_IF_UNTIED},
     {"if-moe", 0, TUI_IF_MOE},
     {"if-dense", 0, TUI_IF_DENSE},
+    {"if-latent", 0, TUI_IF_LATENT},
+    {"if-full", 0, TUI_IF_FULL},
+    {"if-mtp", 0, TUI_IF_MTP},
 };
 
 /* Reading, the presence of experts decides nothing: the names differ. */
 static bool holds(unsigned cond, unsigned facts, bool reading)
 {
+    cond &= ~(unsigned)TUI_IF_MTP; /* decided by the number */
     if (reading)
         cond &= ~(unsigned)(TUI_IF_MOE | TUI_IF_DENSE);
     return !facts || !(cond & ~facts);
@@ -50,7 +54,11 @@ void tu_map_bind(struct tu_map *m, const struct tu_model *model)
 {
     m->facts = (model->gated ? TUI_IF_GATED : TUI_IF_PLAIN) |
                (model->tied ? TUI_IF_TIED : TUI_IF_UNTIED) |
-               (model->experts ? TUI_IF_MOE : TUI_IF_DENSE);
+               (model->experts ? TUI_IF_MOE : TUI_IF_DENSE) |
+               (model->kv_rank ? TUI_IF_LATENT : TUI_IF_FULL);
+    m->layers = (int64_t)model->layers;
+    m->dense = model->experts ? (int64_t)model->dense_layers : 0;
+    m->mtp = (int64_t)model->mtp_layers;
 }
 
 const char *tu_map_name(const struct tu_map *m)
@@ -95,20 +103,42 @@ static void numbers(struct tu_named *n)
     n->expert = n->n ? number_after(n->role[0], "experts.") : -1;
 }
 
+/* What is added to the numbers of names to make those of roles. */
+struct bases {
+    int64_t layer, expert, mtp;
+};
+
+/* Those of a line: makers number the layers that predict further tokens (MTP) as if they
+ * were layers behind the last, roles from 0. */
+static struct bases bases_of(const struct tu_map *m, const struct tui_line *l,
+                             int64_t layer_base, int64_t expert_base)
+{
+    return (struct bases){layer_base, expert_base,
+                          l->cond & TUI_IF_MTP ? -m->layers : 0};
+}
+
 /* The base that belongs to the number which is about to follow `text`. */
-static int64_t base_after(const char *text, size_t n, int64_t layer_base,
-                          int64_t expert_base)
+static int64_t base_after(const char *text, size_t n, const struct bases *b)
 {
     if (n >= 7 && !memcmp(text + n - 7, "layers.", 7))
-        return layer_base;
+        return b->layer;
     if (n >= 8 && !memcmp(text + n - 8, "experts.", 8))
-        return expert_base;
-    return 0;
+        return b->expert;
+    return n >= 4 && !memcmp(text + n - 4, "mtp.", 4) ? b->mtp : 0;
+}
+
+/* Is the layer's number one that the line is for? */
+static bool is_kind(const struct tu_map *m, const struct tui_line *l, const char *name,
+                    const struct tu_match *g, int64_t layer_base)
+{
+    bool mtp = l->cond & TUI_IF_MTP;
+    if (!m->facts || (!mtp && (!m->mtp || !l->layer_group)))
+        return true;
+    return mtp == (strtoll(name + g->group[1].begin, NULL, 10) + layer_base >= m->layers);
 }
 
 static int role_of(const struct tui_role *r, const char *name, const struct tu_match *m,
-                   int64_t layer_base, int64_t expert_base, char *out, size_t cap,
-                   struct tu_err *err)
+                   const struct bases *b, char *out, size_t cap, struct tu_err *err)
 {
     size_t n = 0;
     for (const char *t = r->target; *t; t++) {
@@ -121,7 +151,7 @@ static int role_of(const struct tui_role *r, const char *name, const struct tu_m
         unsigned g = (unsigned)(*++t - '0');
         size_t len = m->group[g].end - m->group[g].begin;
         const char *value = name + m->group[g].begin;
-        int64_t base = base_after(out, n, layer_base, expert_base);
+        int64_t base = base_after(out, n, b);
         if (base && len < 18)
             n += (size_t)snprintf(out + n, cap - n, "%lld",
                                   strtoll(value, NULL, 10) + (long long)base);
@@ -150,13 +180,15 @@ int tu_map_match(const struct tu_map *m, const char *name, int64_t layer_base,
         int rc = tu_pattern_match(l->pattern, name, len, &g, yes, err);
         if (rc)
             return rc;
+        *yes = *yes && is_kind(m, l, name, &g, layer_base);
         if (!*yes)
             continue;
+        struct bases b = bases_of(m, l, layer_base, expert_base);
         out->transform = l->transform;
         out->n = l->roles;
         for (unsigned k = 0; k < l->roles; k++)
-            if ((rc = role_of(&l->role[k], name, &g, layer_base, expert_base,
-                              out->role[k], sizeof out->role[k], err)))
+            if ((rc = role_of(&l->role[k], name, &g, &b, out->role[k],
+                              sizeof out->role[k], err)))
                 return rc;
         numbers(out);
     }
@@ -165,9 +197,8 @@ int tu_map_match(const struct tu_map *m, const char *name, int64_t layer_base,
 
 /* The name that line l gives when its captures have these values; other roles of the line
  * too. */
-static int fill(const struct tui_line *l, char value[][64], int64_t layer_base,
-                int64_t expert_base, struct tu_buf *name, struct tu_named *out,
-                struct tu_err *err)
+static int fill(const struct tui_line *l, char value[][64], const struct bases *b,
+                struct tu_buf *name, struct tu_named *out, struct tu_err *err)
 {
     out->transform = l->transform;
     out->n = l->roles;
@@ -188,12 +219,14 @@ static int fill(const struct tui_line *l, char value[][64], int64_t layer_base,
             rc = tu_buf_add(name, t, 1, err);
         } else {
             const char *v = value[*++t - '0'];
-            bool layer = out->layer >= 0 && *t - '0' == (int)l->layer_group;
-            bool expert = out->expert >= 0 && *t - '0' == (int)l->expert_group;
-            if (layer || expert)
+            unsigned g = (unsigned)(*t - '0');
+            int64_t base = out->layer >= 0 && g == l->layer_group     ? b->layer
+                           : out->expert >= 0 && g == l->expert_group ? b->expert
+                           : g == l->mtp_group                        ? b->mtp
+                                                                      : 0;
+            if (base)
                 rc = tu_buf_printf(name, err, "%lld",
-                                   strtoll(v, NULL, 10) -
-                                       (long long)(layer ? layer_base : expert_base));
+                                   strtoll(v, NULL, 10) - (long long)base);
             else
                 rc = tu_buf_text(name, v, err);
         }
@@ -222,20 +255,31 @@ static int take(const struct tui_role *r, const char *role, char value[][64], bo
     return 0;
 }
 
+/* The model's facts as they are in the layer of this role. */
+static unsigned facts_at(const struct tu_map *m, const char *role)
+{
+    int64_t layer = m->dense ? number_after(role, "layers.") : -1;
+    return layer >= 0 && layer < m->dense
+               ? (m->facts & ~(unsigned)TUI_IF_MOE) | TUI_IF_DENSE
+               : m->facts;
+}
+
 int tu_map_entry(const struct tu_map *m, const char *role, int64_t layer_base,
                  int64_t expert_base, struct tu_buf *name, struct tu_named *out,
                  bool *yes, struct tu_err *err)
 {
+    unsigned facts = facts_at(m, role);
     *yes = false;
     for (size_t i = 0; i < m->n && !*yes; i++) {
         const struct tui_line *l = &m->line[i];
-        if (!l->templ || l->transform & TU_MAP_TIED || !holds(l->cond, m->facts, false))
+        if (!l->templ || l->transform & TU_MAP_TIED || !holds(l->cond, facts, false))
             continue;
+        struct bases b = bases_of(m, l, layer_base, expert_base);
         for (unsigned k = 0; k < l->roles && !*yes; k++) {
             char value[10][64] = {{0}};
             int rc = take(&l->role[k], role, value, yes, err);
             if (!rc && *yes)
-                rc = fill(l, value, layer_base, expert_base, name, out, err);
+                rc = fill(l, value, &b, name, out, err);
             if (rc)
                 return rc;
         }
@@ -252,7 +296,7 @@ int tu_map_tied(const struct tu_map *m, struct tu_buf *name, struct tu_named *ou
         if (l->templ && l->transform & TU_MAP_TIED && holds(l->cond, m->facts, false)) {
             char value[10][64] = {{0}};
             *yes = true;
-            return fill(l, value, 0, 0, name, out, err);
+            return fill(l, value, &(struct bases){0}, name, out, err);
         }
     }
     return 0;

@@ -12,6 +12,9 @@ enum {
     TUI_IF_UNTIED = 1 << 3,
     TUI_IF_MOE = 1 << 4,
     TUI_IF_DENSE = 1 << 5,
+    TUI_IF_LATENT = 1 << 6,
+    TUI_IF_FULL = 1 << 7,
+    TUI_IF_MTP = 1 << 8,
 };
 
 struct tui_role {
@@ -30,7 +33,7 @@ struct tui_line {
     unsigned roles;
     struct tui_role role[TU_MAP_ROLES];
     char *templ; /* name with \1 DIGIT for captures; NULL: cannot be written */
-    unsigned layer_group, expert_group;
+    unsigned layer_group, expert_group, mtp_group; /* of $n behind "layers." and so on */
 };
 
 struct tu_map {
@@ -38,6 +41,7 @@ struct tu_map {
     struct tui_line *line;
     size_t n, cap;
     unsigned facts; /* TUI_IF_… that hold; 0: not bound, every line counts */
+    int64_t layers, dense, mtp; /* of the model; the first `dense` layers have no experts */
 };
 
 /* Bits of a TRANSFORM column. */

@@ -160,6 +160,8 @@ static int set_roles(struct tui_line *l, const char *pattern, const char *target
                     l->layer_group = g;
                 else if (n >= 8 && !memcmp(t - 8, "experts.", 8))
                     l->expert_group = g;
+                else if (n >= 4 && !memcmp(t - 4, "mtp.", 4))
+                    l->mtp_group = g;
             }
         }
         if ((rc = invert(&l->role[k], pattern, err)))

@@ -389,8 +389,12 @@ static int check_sizes(const struct tu_ckpt *c, struct tu_err *err)
         uint64_t want = 0;
         if (part && (!strncmp(part, ".attn.k.", 8) || !strncmp(part, ".attn.v.", 8)))
             want = m->kv_heads * m->head_dim;
-        else if (part && !strncmp(part, ".attn.q.", 8))
+        else if (part && (!strncmp(part, ".attn.q.", 8) || !strncmp(part, ".attn.q_b.", 10)))
             want = m->heads * m->head_dim;
+        else if (part && !strncmp(part, ".attn.kv_a.", 11))
+            want = m->kv_rank + m->rope_dim;
+        else if (part && !strncmp(part, ".attn.kv_b.", 11))
+            want = m->heads * (m->nope_dim + m->v_dim);
         else if (!strcmp(r->base, "embed.weight"))
             want = m->vocab;
         if (want && r->rows != want)

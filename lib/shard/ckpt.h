@@ -200,6 +200,8 @@ struct tui_target_rule {
 int tui_plan_pieces(struct tu_ckpt *c, const struct tui_target_rule *rule,
                     uint32_t (*file_of)(const struct tu_ckpt *c, struct tu_coord at),
                     struct tu_err *err);
+/* Are there layers of a plan that predict further tokens? */
+bool tui_has_mtp(const struct tu_ckpt *c);
 /* c->stage from `layers=5+4+…` or, with NULL, evenly. TU_EUSAGE names the legal values.
  */
 int tui_plan_stages(struct tu_ckpt *c, const char *layers, struct tu_err *err);

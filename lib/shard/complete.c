@@ -33,6 +33,11 @@ enum { DENSE, EXPERTS, KINDS };
 enum {
     NEED_GATED = 1 << 0,
     NEED_POSITIONS = 1 << 1,
+    NEED_FULL = 1 << 2,   /* k and v, and no latent attention */
+    NEED_LATENT = 1 << 3,
+    NEED_Q_WHOLE = 1 << 4, /* q in one matrix */
+    NEED_Q_RANK = 1 << 5,
+    NEED_POST_NORMS = 1 << 6,
 };
 
 /* Below layers.N. the names begin with a dot. */
@@ -45,11 +50,19 @@ static const struct need {
     {"pos.weight", 0, NEED_POSITIONS},
     {"norm.weight", 0, 0},
     {".attn_norm.weight", 1 << DENSE | 1 << EXPERTS, 0},
-    {".attn.q.weight", 1 << DENSE | 1 << EXPERTS, 0},
-    {".attn.k.weight", 1 << DENSE | 1 << EXPERTS, 0},
-    {".attn.v.weight", 1 << DENSE | 1 << EXPERTS, 0},
+    {".attn.q.weight", 1 << DENSE | 1 << EXPERTS, NEED_Q_WHOLE},
+    {".attn.q_a.weight", 1 << DENSE | 1 << EXPERTS, NEED_Q_RANK},
+    {".attn.q_a_norm.weight", 1 << DENSE | 1 << EXPERTS, NEED_Q_RANK},
+    {".attn.q_b.weight", 1 << DENSE | 1 << EXPERTS, NEED_Q_RANK},
+    {".attn.k.weight", 1 << DENSE | 1 << EXPERTS, NEED_FULL},
+    {".attn.v.weight", 1 << DENSE | 1 << EXPERTS, NEED_FULL},
+    {".attn.kv_a.weight", 1 << DENSE | 1 << EXPERTS, NEED_LATENT},
+    {".attn.kv_a_norm.weight", 1 << DENSE | 1 << EXPERTS, NEED_LATENT},
+    {".attn.kv_b.weight", 1 << DENSE | 1 << EXPERTS, NEED_LATENT},
     {".attn.o.weight", 1 << DENSE | 1 << EXPERTS, 0},
+    {".attn_post_norm.weight", 1 << DENSE | 1 << EXPERTS, NEED_POST_NORMS},
     {".mlp_norm.weight", 1 << DENSE | 1 << EXPERTS, 0},
+    {".mlp_post_norm.weight", 1 << DENSE | 1 << EXPERTS, NEED_POST_NORMS},
     {".mlp.gate.weight", 1 << DENSE, NEED_GATED},
     {".mlp.up.weight", 1 << DENSE, 0},
     {".mlp.down.weight", 1 << DENSE, 0},
@@ -160,7 +173,9 @@ static int want(struct search *s, const char *role, struct tu_err *err)
 
 static unsigned facts(const struct tu_model *m)
 {
-    return (m->gated ? NEED_GATED : 0) | (m->learned_positions ? NEED_POSITIONS : 0);
+    return (m->gated ? NEED_GATED : 0) | (m->learned_positions ? NEED_POSITIONS : 0) |
+           (m->kv_rank ? NEED_LATENT : NEED_FULL) |
+           (m->q_rank ? NEED_Q_RANK : NEED_Q_WHOLE) | (m->post_norms ? NEED_POST_NORMS : 0);
 }
 
 /* Of layer l, or with -1 of the model. */

@@ -30,6 +30,12 @@ static const struct number numbers[] = {
     NUMBER("moe_router_topk", top_k),
     NUMBER("moe_ffn_hidden_size", expert_ffn),
     NUMBER("moe_shared_expert_intermediate_size", shared_ffn),
+    NUMBER("mtp_num_layers", mtp_layers),
+    NUMBER("q_lora_rank", q_rank),
+    NUMBER("kv_lora_rank", kv_rank),
+    NUMBER("qk_head_dim", nope_dim),
+    NUMBER("qk_pos_emb_head_dim", rope_dim),
+    NUMBER("v_head_dim", v_dim),
 };
 
 static uint64_t get_u64(const struct tu_pnode *args, const char *name, uint64_t fallback)
@@ -63,6 +69,8 @@ static const char *get_text(const struct tu_pnode *args, const char *name)
 /* The family that has this shape; the nearest one where several do. */
 static const char *family_of(const struct tu_model *m)
 {
+    if (m->kv_rank)
+        return m->norm_topk ? "deepseek_v3" : "deepseek_v2";
     if (m->experts)
         return m->shared_ffn ? "qwen2_moe" : m->qk_norm ? "qwen3_moe" : "mixtral";
     if (m->learned_positions)
@@ -70,6 +78,26 @@ static const char *family_of(const struct tu_model *m)
     if (!m->gated)
         return "gpt_neox";
     return m->qk_norm ? "qwen3" : m->qkv_bias ? "qwen2" : "llama";
+}
+
+/* moe_layer_freq: 1, or a list of a 0 or 1 for each layer. */
+static uint64_t dense_layers(const struct tu_pnode *args)
+{
+    const struct tu_pnode *n = tu_pnode_get(args, "moe_layer_freq");
+    uint64_t dense = 0;
+    if (n && n->kind == TU_P_LIST)
+        while (dense < n->n && n->item[dense]->kind == TU_P_INT && !n->item[dense]->integer)
+            dense++;
+    return dense;
+}
+
+/* The numbers have defaults where the model has no latent attention. */
+static void latent(const struct tu_pnode *args, struct tu_model *m)
+{
+    if (!get_bool(args, "multi_latent_attention", false))
+        m->q_rank = m->kv_rank = m->nope_dim = m->rope_dim = m->v_dim = 0;
+    else
+        m->head_dim = m->nope_dim + m->rope_dim;
 }
 
 static int mesh_size(const struct tu_pnode *args, const char *name, uint32_t *out,
@@ -106,8 +134,13 @@ int tui_args_read(const struct tu_pnode *args, struct tui_megatron *out,
                       : m->heads;
     if (m->heads && !m->head_dim)
         m->head_dim = m->hidden / m->heads;
+    latent(args, m);
     if (m->experts && !m->expert_ffn)
         m->expert_ffn = m->ffn;
+    if (m->kv_rank && m->expert_ffn) /* DeepSeek counts them, others give a width */
+        m->shared_experts = m->shared_ffn / m->expert_ffn;
+    m->dense_layers = m->experts ? dense_layers(args) : 0;
+    m->norm_one = get_bool(args, "apply_layernorm_1p", false);
     m->gated = get_bool(args, "swiglu", false);
     m->tied = !get_bool(args, "untie_embeddings_and_output_weights", false);
     m->bias = get_bool(args, "add_bias_linear", true);
@@ -176,6 +209,16 @@ static void set_text(struct maker *k, const char *name, const char *v)
     set(k, name, tu_pnode_text(k->a, v, k->err));
 }
 
+static void set_dense(struct maker *k, const struct tu_model *m)
+{
+    struct tu_pnode *list = tu_pnode_new(k->a, TU_P_LIST, 0, k->err);
+    for (uint64_t l = 0; l < m->layers && m->dense_layers && !k->rc; l++) {
+        struct tu_pnode *one = tu_pnode_int(k->a, l >= m->dense_layers, k->err);
+        k->rc = tu_pnode_add(k->a, list, NULL, one, k->err);
+    }
+    set(k, "moe_layer_freq", m->dense_layers ? list : tu_pnode_int(k->a, 1, k->err));
+}
+
 static void set_model(struct maker *k, const struct tu_model *m)
 {
     for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
@@ -200,7 +243,11 @@ static void set_model(struct maker *k, const struct tu_model *m)
     set_real(k, "layernorm_epsilon",
              m->norm_eps); /* core 0.16; norm_epsilon before and after */
     set_real(k, "norm_epsilon", m->norm_eps);
-    set_bool(k, "moe_shared_expert_gate", m->shared_ffn != 0);
+    set_bool(k, "multi_latent_attention", m->kv_rank != 0);
+    set_bool(k, "apply_layernorm_1p", m->norm_one);
+    if (m->experts)
+        set_dense(k, m);
+    set_bool(k, "moe_shared_expert_gate", m->shared_ffn && !m->kv_rank);
     set_bool(k, "moe_router_pre_softmax", m->experts && !m->norm_topk);
 }
 

@@ -300,6 +300,31 @@ static int plan_tied(struct planner *p, struct tu_err *err)
     return rc ? rc : place(p, &fuse, last, -1, err);
 }
 
+/* Layers that predict further tokens embed them again, in the last stage. Source:
+ * Megatron-LM core/models/gpt/gpt_model.py. */
+static int plan_mtp_embedding(struct planner *p, struct tu_err *err)
+{
+    struct tu_ckpt *c = p->c;
+    struct tu_named named;
+    struct tu_fuse fuse;
+    uint32_t last = c->pp * c->vpp - 1;
+    bool yes = false, first;
+    int rc = name_prefix(p, last, err);
+    if (!rc)
+        rc = tu_map_entry(c->map, "embed.weight", 0, 0, &p->name, &named, &yes, err);
+    if (!rc && yes)
+        rc = fuse_named(c, UINT32_MAX, &named, NULL, p->name.data, &fuse, &first, err);
+    return rc || !yes ? rc : place(p, &fuse, last, -1, err);
+}
+
+bool tui_has_mtp(const struct tu_ckpt *c)
+{
+    bool yes = false;
+    for (size_t i = 0; i < c->roles && !yes; i++)
+        yes = !strncmp(c->role[i].base, "mtp.", 4) && c->role[i].atom != UINT32_MAX;
+    return yes;
+}
+
 int tui_plan_pieces(struct tu_ckpt *c, const struct tui_target_rule *rule,
                     uint32_t (*file_of)(const struct tu_ckpt *c, struct tu_coord at),
                     struct tu_err *err)
@@ -323,6 +348,8 @@ int tui_plan_pieces(struct tu_ckpt *c, const struct tui_target_rule *rule,
                      p.unnamed.text);
     if (!rc && rule->tied_head && c->model.tied)
         rc = plan_tied(&p, err);
+    if (!rc && rule->tied_head && c->pp > 1 && tui_has_mtp(c))
+        rc = plan_mtp_embedding(&p, err);
     tu_buf_release(&p.name);
     return rc;
 }

@@ -120,8 +120,8 @@ int tui_ensure_config(struct tu_ckpt *c, struct tu_err *err)
 {
     struct tu_buf b = {0};
     int rc = 0;
-    if (!tui_side(c, "config.json") && tu_family_find(c->model.family) &&
-        c->model.layers) {
+    const struct tu_family *f = tu_family_find(c->model.family);
+    if (!tui_side(c, "config.json") && f && f->hf_class && c->model.layers) {
         rc = tu_model_to_hf(&b, &c->model, tui_dtype_word(c), err);
         if (!rc)
             rc = tui_add_side(c, "config.json", b.data, b.n, err);

@@ -105,8 +105,9 @@ struct objects {
     bool apart;
 };
 
-/* KEY._extra_state/shard_OFFSET_SHAPE of one module in one layer; expert -1: not one. */
-static int add_extra(struct objects *o, uint64_t layer, int64_t expert,
+/* KEY._extra_state/shard_OFFSET_SHAPE of one module in one layer, of a prefix of its own
+ * where layers are apart; expert -1: not one. */
+static int add_extra(struct objects *o, const char *prefix, uint64_t layer, int64_t expert,
                      const char *module, struct tu_err *err)
 {
     struct tu_arena *a = o->c->arena;
@@ -123,8 +124,8 @@ static int add_extra(struct objects *o, uint64_t layer, int64_t expert,
     else
         snprintf(where, sizeof where, "%llu.%llu_%llu.%llu", l, e, n, m);
     if (o->apart)
-        snprintf(key, sizeof key, TUI_DIST_LAYERS "%llu.%s._extra_state/shard_%s", l,
-                 module, where);
+        snprintf(key, sizeof key, "%s%llu.%s._extra_state/shard_%s", prefix, l, module,
+                 where);
     else
         snprintf(key, sizeof key, TUI_DIST_LAYERS "%s._extra_state/shard_%s", module,
                  where);
@@ -135,29 +136,61 @@ static int add_extra(struct objects *o, uint64_t layer, int64_t expert,
     return rc ? rc : tu_pnode_add(a, o->names, NULL, tu_pnode_text(a, key, err), err);
 }
 
-static int add_objects(struct tu_ckpt *c, const struct dist *d, struct tu_err *err)
+static int add_extras(struct objects *o, const char *prefix, uint64_t l, int64_t expert,
+                      const char *below, const char *const *module, struct tu_err *err)
 {
-    static const char *const every[] = {"self_attention.linear_qkv",
-                                        "self_attention.linear_proj",
-                                        "self_attention.core_attention", NULL},
+    int rc = 0;
+    for (; *module && !rc; module++) {
+        char path[96];
+        snprintf(path, sizeof path, "%s%s", below, *module);
+        rc = add_extra(o, prefix, l, expert, path, err);
+    }
+    return rc;
+}
+
+/* The linear layers of one layer's attention and MLP. */
+static int add_layer(struct objects *o, const char *prefix, uint64_t l, const char *below,
+                     bool moe, struct tu_err *err)
+{
+    static const char *const full[] = {"self_attention.linear_qkv", NULL},
+                             *const q_whole[] = {"self_attention.linear_q_proj", NULL},
+                             *const q_rank[] = {"self_attention.linear_q_down_proj",
+                                                "self_attention.linear_q_up_proj", NULL},
+                             *const latent[] = {"self_attention.linear_kv_down_proj",
+                                                "self_attention.linear_kv_up_proj", NULL},
+                             *const every[] = {"self_attention.linear_proj",
+                                               "self_attention.core_attention", NULL},
                              *const dense[] = {"mlp.linear_fc1", "mlp.linear_fc2", NULL},
                              *const shared[] = {"mlp.shared_experts.linear_fc1",
                                                 "mlp.shared_experts.linear_fc2", NULL},
                              *const expert[] = {"mlp.experts.experts.linear_fc1",
                                                 "mlp.experts.experts.linear_fc2", NULL};
+    const struct tu_model *m = &o->c->model;
+    const char *const *q = !m->kv_rank ? full : m->q_rank ? q_rank : q_whole;
+    int rc = add_extras(o, prefix, l, -1, below, q, err);
+    if (!rc && m->kv_rank)
+        rc = add_extras(o, prefix, l, -1, below, latent, err);
+    if (!rc)
+        rc = add_extras(o, prefix, l, -1, below, every, err);
+    if (!rc && (!moe || m->shared_ffn))
+        rc = add_extras(o, prefix, l, -1, below, moe ? shared : dense, err);
+    for (uint64_t e = 0; e < m->experts && moe && !rc; e++)
+        rc = add_extras(o, prefix, l, (int64_t)e, below, expert, err);
+    return rc;
+}
+
+static int add_objects(struct tu_ckpt *c, const struct dist *d, struct tu_err *err)
+{
     struct objects o = {c, tu_pnode_new(c->arena, TU_P_LIST, 0, err),
                         tu_pnode_new(c->arena, TU_P_LIST, 0, err), d->apart};
+    const struct tu_model *m = &c->model;
     int rc = o.list && o.names ? 0 : TU_ENOMEM;
-    for (uint64_t l = 0; l < c->model.layers; l++) {
-        const char *const *m;
-        for (m = every; *m && !rc; m++)
-            rc = add_extra(&o, l, -1, *m, err);
-        for (m = c->model.experts ? shared : dense; *m && !rc; m++)
-            if (!c->model.experts || c->model.shared_ffn)
-                rc = add_extra(&o, l, -1, *m, err);
-        for (uint64_t e = 0; e < c->model.experts; e++)
-            for (m = expert; *m && !rc; m++)
-                rc = add_extra(&o, l, (int64_t)e, *m, err);
+    for (uint64_t l = 0; l < m->layers && !rc; l++)
+        rc = add_layer(&o, TUI_DIST_LAYERS, l, "", m->experts && l >= m->dense_layers, err);
+    for (uint64_t l = 0; l < m->mtp_layers && tui_has_mtp(c) && !rc; l++) {
+        rc = add_extra(&o, "mtp.layers.", l, -1, "eh_proj", err);
+        if (!rc)
+            rc = add_layer(&o, "mtp.layers.", l, "transformer_layer.", m->experts > 0, err);
     }
     c->file[0].save.object = o.list;
     c->object_names = o.names;
@@ -317,6 +350,11 @@ int tui_torch_dist_plan(struct tu_ckpt *c, const struct tu_spec *spec,
         rc = tui_get_optim(c, &optim, err);
     if (!rc)
         rc = read_spec(&d, spec, optim, err);
+    if (!rc && d.local && c->model.kv_rank)
+        rc = tu_fail(err, TU_EUSAGE,
+                     "spec=local: Megatron-core builds latent attention with te alone");
+    /* Layers that are not all alike have no stack. */
+    d.apart = d.apart || c->model.dense_layers || tui_has_mtp(c);
     tui_megatron_iteration_folder(c, folder);
     if (!rc)
         rc = add_files(c, folder, d.ranks, err);

@@ -56,6 +56,7 @@ struct tu_model {
     bool shared_gate;    /* one on the shared experts */
     bool chunked;        /* windows stand side by side, they do not slide */
     bool post_norms;     /* behind attention and MLP, too */
+    bool norm_one;       /* norms multiply by 1 and the weight */
     bool one_norm;       /* attention and MLP stand side by side behind one norm */
     bool sinks;          /* one for each head */
     bool rope_interleaved;
@@ -130,9 +131,10 @@ TU_API TU_MUST int tu_model_same(const struct tu_model *a, const struct tu_model
 struct tu_family {
     const char *name;      /* HF model_type */
     const char *help;
-    const char *hf_class;  /* architectures[0] */
+    const char *hf_class;  /* architectures[0]; NULL: more is in its config.json than a
+                            * tu_model knows */
     const char *hf_map;    /* name of its canonical map */
-    const char *gguf_arch; /* llama.cpp's general.architecture */
+    const char *gguf_arch; /* llama.cpp's general.architecture; NULL: not known, as the next */
     const char *gguf_map;  /* name of the map of its GGUF files */
     struct tu_model base;  /* what its config.json leaves out, and what the family is */
 };
@@ -182,8 +184,10 @@ TU_API TU_MUST int tu_map_builtin(struct tu_map **out, const char *name, struct 
 /* From a text: lines `PATTERN TAB TARGET TAB TRANSFORM[,…]`, '#' comments, first match
  * wins; a pattern must take the whole name. TARGET is a role with $1 … $9 and {a,b,c}
  * for several; "-" with "drop". TRANSFORM is "copy" or words of tu_transform, and
- * conditions on the model: "if-gated", "if-plain", "if-tied", "if-untied", "if-moe",
- * "if-dense"; the last two matter only for writing. A line that can be written must
+ * conditions on the model: "if-gated", "if-plain", "if-tied", "if-untied", "if-full",
+ * "if-latent" (attention), "if-moe", "if-dense"; the last two are of the layer and matter only
+ * for writing. "if-mtp": the number behind "mtp." is that of the name less the model's layers,
+ * whose names have smaller ones. A line that can be written must
  * have a pattern that can be turned round: literals, \., captures like (\d+) or
  * (weight|bias), and (?:a|b) for its first branch. Errors: TU_EFORMAT with the line
  * number. */

@@ -49,17 +49,76 @@ same_as() { sed 's/ - / /' | diff "$1" -; }
 }
 
 @test "families without a map go wherever names go, and Megatron is refused" {
-    for m in gemma3 deepseek_v3; do
-        for to in tns:ranks=3 dcp:ranks=2 torch safetensors; do
-            rm -rf there back
-            shard-ckpt convert --to "$to" "$DATA/hf/$m" there
-            shard-ckpt convert --from "${to%%:*}" --to hf there back
-            shard-ckpt diff --from-b hf "$DATA/hf/$m" back
-        done
-        run -2 shard-ckpt convert --to megatron:tp=2 "$DATA/hf/$m" no
-        assert_output --partial "family is not known"
-        run -2 shard-ckpt convert --to meta "$DATA/hf/$m" no
+    cp -r "$DATA/hf/gemma3" other
+    sed -i 's/"gemma3_text"/"somebodys"/' other/config.json
+    for to in tns:ranks=3 dcp:ranks=2 torch safetensors; do
+        rm -rf there back
+        shard-ckpt convert --to "$to" other there
+        shard-ckpt convert --from "${to%%:*}" --to hf there back
+        shard-ckpt diff --from-b hf other back
     done
+    run -2 shard-ckpt convert --to megatron:tp=2 other no
+    assert_output --partial "family is not known"
+    run -2 shard-ckpt convert --to meta other no
+}
+
+# mtp: deepseek_v3 with the layer that predicts one more token, as its own files have it.
+mtp() {
+    mkdir mtp
+    local from=$DATA/hf/deepseek_v3
+    tns-import "$from/model.safetensors" >own.tns
+    tns-cat --rename 'model\.layers\.1\.=model.layers.2.' -e 'model\.layers\.1\.' own.tns >layer.tns
+    tns-gen --dtype bf16 --seed 5 --shape 32 model.layers.2.enorm.weight model.layers.2.hnorm.weight \
+        model.layers.2.shared_head.norm.weight >norms.tns
+    tns-gen --dtype bf16 --seed 6 --shape 32,64 model.layers.2.eh_proj.weight >proj.tns
+    for n in embed_tokens=embed_tokens lm_head=shared_head.head; do
+        tns-cat --rename "(model\\.)?${n%=*}=model.layers.2.${n#*=}" -s "*${n%=*}*" own.tns
+    done >copies.tns
+    tns-cat own.tns layer.tns norms.tns proj.tns "$@" | tns-export --to safetensors -o mtp/model.safetensors
+    cp "$from/config.json" mtp
+}
+
+@test "Gemma and DeepSeek go to Megatron's names on any mesh and back" {
+    mtp copies.tns
+    for to in megatron:tp=2,pp=2 megatron:tp=4 torch_dist; do
+        for m in "$DATA/hf/gemma3" "$DATA/hf/deepseek_v3" mtp; do
+            rm -rf there back
+            shard-ckpt convert --verify-replicas --to "$to" "$m" there
+            shard-ckpt convert --to hf there back
+            run -0 shard-ckpt diff "$m" back
+        done
+    done
+    for to in megatron:tp=2,ep=2 megatron:tp=2,pp=2,ep=4,spec=local; do
+        rm -rf there
+        shard-ckpt convert --to "$to" mtp there
+        rm -r there/hf # the arguments tell as much
+        run -0 shard-ckpt diff mtp there
+    done
+    run -2 shard-ckpt convert --to torch_dist:spec=local mtp no
+    run -3 shard-ckpt convert --to megatron:spec=local "$DATA/hf/gemma3" no
+    assert_output --partial 'map mcore-local has no name for 4 tensors'
+}
+
+@test "DeepSeek's names and shapes are those of Megatron-core's own model" {
+    mtp
+    shard-ckpt convert --to megatron:spec=local mtp m
+    shard-ckpt ls --pieces m | awk 'NR > 2 { print $NF, $2 }' | sort | diff "$DATA/megatron/deepseek_v3_local.names" -
+}
+
+@test "Gemma's norms behind attention and MLP have the names of Megatron's bridge" {
+    shard-ckpt convert --to megatron "$DATA/hf/gemma3" m
+    run -0 shard-ckpt ls --pieces m
+    for n in self_attention.linear_qkv.layer_norm_weight self_attention.linear_proj.post_layernorm.weight \
+        mlp.linear_fc1.layer_norm_weight mlp.linear_fc2.post_layernorm.weight; do
+        assert_output --partial "decoder.layers.1.$n"
+    done
+}
+
+@test "a copy of the head that differs from it is not guessed about" {
+    tns-gen --dtype bf16 --seed 9 --shape 97,32 model.layers.2.shared_head.head.weight >other.tns
+    mtp other.tns
+    run -3 shard-ckpt convert --to megatron mtp m
+    assert_output --partial shared_head
 }
 
 @test "small files travel with the weights" {

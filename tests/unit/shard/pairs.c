@@ -5,45 +5,40 @@
  *
  * TENSORUTILS_TEST_SEED changes the choice; the seed is printed. */
 #define _GNU_SOURCE /* nftw */
-#include <ftw.h>
 #include <stdlib.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "../tap.h"
+#include "roll.h"
 #include "toy.h"
 
 #define PAIRS 220
 
-static uint64_t state;
-
-/* splitmix64 */
-static uint64_t roll(uint64_t n)
+/* DeepSeek's: the first layers dense; V3's q by its rank, and a layer that predicts. */
+static void make_latent(struct tu_model *m)
 {
-    uint64_t z = (state += UINT64_C(0x9E3779B97F4A7C15));
-    z = (z ^ z >> 30) * UINT64_C(0xBF58476D1CE4E5B9);
-    z = (z ^ z >> 27) * UINT64_C(0x94D049BB133111EB);
-    return (z ^ z >> 31) % n;
-}
-
-static int remove_one(const char *path, const struct stat *st, int type, struct FTW *at)
-{
-    (void)st;
-    (void)type;
-    (void)at;
-    return remove(path);
-}
-
-static void remove_tree(const char *path)
-{
-    nftw(path, remove_one, 16, FTW_DEPTH | FTW_PHYS);
+    bool three = !strcmp(m->family, "deepseek_v3");
+    m->layers = 4;
+    m->kv_heads = m->heads;
+    m->experts = 4;
+    m->top_k = 2;
+    m->dense_layers = roll(3);
+    m->expert_ffn = 16;
+    m->shared_experts = 2;
+    m->shared_ffn = 32;
+    m->q_rank = three ? 24 : 0;
+    m->mtp_layers = three ? 1 : 0;
+    m->kv_rank = 12;
+    m->nope_dim = 8;
+    m->rope_dim = m->v_dim = 4;
+    m->head_dim = m->nope_dim + m->rope_dim;
 }
 
 static struct tu_model random_model(void)
 {
-    static const char *const family[] = {"llama", "llama",   "llama", "qwen2",
-                                         "qwen3", "mixtral", "gpt2",  "gpt_neox"};
-    const struct tu_family *f = tu_family_find(family[roll(8)]);
+    static const char *const family[] = {"llama",   "llama", "llama",    "qwen2",       "qwen3",
+                                         "mixtral", "gpt2",  "gpt_neox", "deepseek_v2", "deepseek_v3"};
+    const struct tu_family *f = tu_family_find(family[roll(10)]);
     struct tu_model m = f->base;
     bool gpt = !strncmp(f->name, "gpt", 3);
     snprintf(m.family, sizeof m.family, "%s", f->name);
@@ -60,7 +55,9 @@ static struct tu_model random_model(void)
         m.layers = 4;
     }
     m.expert_ffn = m.experts ? m.ffn : 0;
-    m.tied = strcmp(f->name, "gpt2") ? roll(3) == 0 : true;
+    if (m.kv_rank)
+        make_latent(&m);
+    m.tied = m.kv_rank ? false : strcmp(f->name, "gpt2") ? roll(3) == 0 : true;
     return m;
 }
 
@@ -77,7 +74,9 @@ static void random_layout(char *out, size_t cap, const struct tu_model *m)
     while (m->layers % (pp * vpp))
         vpp = vpp > 1 ? vpp - 1 : (pp--, 1);
     switch (roll(meta ? 8 : 6)) {
-    case 0: snprintf(out, cap, "hf"); return;
+    case 0: /* without a config.json nothing tells what the names are */
+        snprintf(out, cap, m->kv_rank ? "tns:ranks=3" : "hf");
+        return;
     case 1: snprintf(out, cap, "tns:ranks=%u", 2 + (unsigned)roll(5)); return;
     case 6:
     case 7: /* no rank of Meta's files has part of a head */

@@ -74,6 +74,57 @@ static inline void toy_llama(struct toy *t, const struct tu_model *m)
         toy_add(t, "lm_head.weight", 2, m->vocab, h);
 }
 
+/* One layer of DeepSeek's below its prefix: latent attention, experts or none. */
+static inline void toy_latent(struct toy *t, const struct tu_model *m, unsigned toy_layer, bool moe)
+{
+    const char *l = "model.layers.";
+    static const char *const part[] = {"gate_proj", "up_proj", "down_proj"};
+    uint64_t h = m->hidden, q = m->heads * m->head_dim, f = m->expert_ffn, s = m->shared_ffn;
+    TOY_LAYER(t, l, 1, h, 1, "input_layernorm.weight");
+    if (m->q_rank) {
+        TOY_LAYER(t, l, 2, m->q_rank, h, "self_attn.q_a_proj.weight");
+        TOY_LAYER(t, l, 1, m->q_rank, 1, "self_attn.q_a_layernorm.weight");
+        TOY_LAYER(t, l, 2, q, m->q_rank, "self_attn.q_b_proj.weight");
+    } else {
+        TOY_LAYER(t, l, 2, q, h, "self_attn.q_proj.weight");
+    }
+    TOY_LAYER(t, l, 2, m->kv_rank + m->rope_dim, h, "self_attn.kv_a_proj_with_mqa.weight");
+    TOY_LAYER(t, l, 1, m->kv_rank, 1, "self_attn.kv_a_layernorm.weight");
+    TOY_LAYER(t, l, 2, m->heads * (m->nope_dim + m->v_dim), m->kv_rank, "self_attn.kv_b_proj.weight");
+    TOY_LAYER(t, l, 2, h, m->heads * m->v_dim, "self_attn.o_proj.weight");
+    TOY_LAYER(t, l, 1, h, 1, "post_attention_layernorm.weight");
+    for (int k = 0; k < 3 && !moe; k++)
+        TOY_LAYER(t, l, 2, k < 2 ? m->ffn : h, k < 2 ? h : m->ffn, "mlp.%s.weight", part[k]);
+    if (moe) {
+        TOY_LAYER(t, l, 2, m->experts, h, "mlp.gate.weight");
+        TOY_LAYER(t, l, 1, m->experts, 1, "mlp.gate.e_score_correction_bias");
+    }
+    for (unsigned e = 0; e < m->experts && moe; e++)
+        for (int k = 0; k < 3; k++)
+            TOY_LAYER(t, l, 2, k < 2 ? f : h, k < 2 ? h : f, "mlp.experts.%u.%s.weight", e, part[k]);
+    for (int k = 0; k < 3 && moe; k++)
+        TOY_LAYER(t, l, 2, k < 2 ? s : h, k < 2 ? h : s, "mlp.shared_experts.%s.weight", part[k]);
+}
+
+/* The layers behind the last predict one more token each. */
+static inline void toy_deepseek(struct toy *t, const struct tu_model *m)
+{
+    const char *l = "model.layers.";
+    uint64_t h = m->hidden;
+    toy_add(t, "model.embed_tokens.weight", 2, m->vocab, h);
+    for (unsigned toy_layer = 0; toy_layer < m->layers + m->mtp_layers; toy_layer++) {
+        toy_latent(t, m, toy_layer, toy_layer >= m->dense_layers);
+        if (toy_layer < m->layers)
+            continue;
+        TOY_LAYER(t, l, 1, h, 1, "enorm.weight");
+        TOY_LAYER(t, l, 1, h, 1, "hnorm.weight");
+        TOY_LAYER(t, l, 2, h, 2 * h, "eh_proj.weight");
+        TOY_LAYER(t, l, 1, h, 1, "shared_head.norm.weight");
+    }
+    toy_add(t, "model.norm.weight", 1, h, 1);
+    toy_add(t, "lm_head.weight", 2, m->vocab, h);
+}
+
 /* GPT-2 and GPT-NeoX: LayerNorm and biases everywhere, one fused QKV. */
 static inline void toy_gpt(struct toy *t, const struct tu_model *m)
 {
@@ -101,11 +152,14 @@ static inline void toy_gpt(struct toy *t, const struct tu_model *m)
         toy_add(t, neox ? "embed_out.weight" : "lm_head.weight", 2, m->vocab, h);
 }
 
-/* META "files" with a config.json, as a model that comes from somewhere has. */
+/* META "files" with a config.json, as a model that comes from somewhere has; none for a family
+ * of whose config.json a tu_model knows a part. */
 static inline int toy_config(struct tu_writer *w, const struct tu_model *m)
 {
     struct tu_buf config = {0}, b = {0};
     struct tu_jw j;
+    if (!tu_family_find(m->family)->hf_class)
+        return 0;
     int rc = tu_model_to_hf(&config, m, NULL, NULL);
     tu_jw_begin(&j, &b);
     tu_jw_open(&j, NULL, '{');
@@ -138,6 +192,8 @@ static inline int toy_write(const char *path, const struct tu_model *m, uint32_t
     if (!rc) {
         if (gpt)
             toy_gpt(&t, m);
+        else if (m->kv_rank)
+            toy_deepseek(&t, m);
         else
             toy_llama(&t, m);
         rc = t.failed ? -1 : tu_writer_end(t.w, false, NULL);

@@ -5,37 +5,12 @@
  *
  * 60 conversions; 300 with SLOW=1. TENSORUTILS_TEST_SEED changes the choice. */
 #define _GNU_SOURCE /* nftw */
-#include <ftw.h>
 #include <stdlib.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "../tap.h"
+#include "roll.h"
 #include "toy.h"
-
-static uint64_t state;
-
-/* splitmix64 */
-static uint64_t roll(uint64_t n)
-{
-    uint64_t z = (state += UINT64_C(0x9E3779B97F4A7C15));
-    z = (z ^ z >> 30) * UINT64_C(0xBF58476D1CE4E5B9);
-    z = (z ^ z >> 27) * UINT64_C(0x94D049BB133111EB);
-    return (z ^ z >> 31) % n;
-}
-
-static int remove_one(const char *path, const struct stat *st, int type, struct FTW *at)
-{
-    (void)st;
-    (void)type;
-    (void)at;
-    return remove(path);
-}
-
-static void remove_tree(const char *path)
-{
-    nftw(path, remove_one, 16, FTW_DEPTH | FTW_PHYS);
-}
 
 #define PARAMS 7
 static char names[PARAMS][8];
