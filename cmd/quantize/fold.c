@@ -59,7 +59,8 @@ int fold_new(struct fold **out, const struct calib *c, struct choosing *choose,
     family = tu_family_guess(name, source->n);
     tu_free(name);
     if (!family || family->base.post_norms || family->base.kv_rank)
-        return tu_fail(err, TU_EUSAGE, "method '%s': the names are of no family whose norms are folded",
+        return tu_fail(err, TU_EUSAGE,
+                       "method '%s': the names are of no family whose norms are folded",
                        c->spec.name);
     struct fold *f = tu_calloc(1, sizeof *f, err);
     if (!f)
