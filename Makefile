@@ -32,6 +32,7 @@ ALL_CPPFLAGS := -D_POSIX_C_SOURCE=200809L -Ilib -Icmd $(CPPFLAGS)
 ALL_CFLAGS := -std=c11 -ffp-contract=off -fPIC -fvisibility=hidden -ffile-prefix-map=$(CURDIR)=. \
         -pthread $(WARN) $(if $(DEV),-Werror) $(SAN) $(CFLAGS)
 ALL_LDFLAGS := -pthread $(SAN) $(LDFLAGS)
+export PATIENCE := $(if $(SANITIZE),5,1)# of tests/run
 LIBS := -lz -larchive -ljansson -lpcre2-8 -lnettle -lxxhash -ldl -lm
 
 # Files named for an instruction set get its flags; rows of a kernel table guard their use.
