@@ -9,6 +9,7 @@ static struct {
     struct tu_list ctx;
     uint64_t hbm, tp, answer, page;
     double link, bandwidth, flops, params;
+    bool map;
 } opt = {.dtype = "bf16", .hbm = UINT64_C(80000000000), .tp = 1, .answer = 250,
          .link = 20e9, .bandwidth = 2e12, .flops = 312e12};
 
@@ -31,6 +32,8 @@ static const struct tu_opt options[] = {
     {0, "answer", "N", "tokens of an answer; default: 250", TU_OPT_U64, &opt.answer, NULL, 0},
     {0, "page", "SIZE", "vAttention: tokens that a page of physical memory holds",
      TU_OPT_SIZE, &opt.page, NULL, 0},
+    {0, "map", NULL, "vAttention here: sizes of pages, and what mapping one takes",
+     TU_OPT_FLAG, &opt.map, NULL, 0},
     {0},
 };
 
@@ -72,6 +75,98 @@ static int one(struct tu_ctx *ctx, const struct tu_kv_sizes *s, const struct tu_
     return 0;
 }
 
+static const struct tu_column mapped[] = {
+    {"tokens", "TOKENS", TU_COL_U64, 0},
+    {"page", "PAGE", TU_COL_U64, 0},
+    {"page_tokens", "PAGE-TOKENS", TU_COL_U64, 0},
+    {"group_bytes", "GROUP-BYTES", TU_COL_U64, 0},
+    {"groups", "GROUPS", TU_COL_U64, 0},
+    {"reserved", "RESERVED-BYTES", TU_COL_U64, 0},
+    {"waste", "WASTE", TU_COL_REAL, 0},
+    {"map_us", "MAP-US", TU_COL_REAL, 0},
+    {"touch_us", "TOUCH-US", TU_COL_REAL, 0},
+    {0},
+};
+
+/* Write to every small page of what a request has; seconds for each page of `how`. */
+static double touch(const struct tu_kv_reserve *r, const struct tu_kv_reserve_how *how)
+{
+    double begin = tu_clock();
+    for (uint64_t t = 0; t < how->tensors; t++) {
+        unsigned char *p = tu_kv_reserve_at(r, t, 0, NULL);
+        for (uint64_t i = 0; i < how->groups * how->page; i += 4096)
+            *(volatile unsigned char *)(p + i) = 1;
+    }
+    return (tu_clock() - begin) / (double)(how->groups * how->tensors);
+}
+
+/* Map pages as a growing request has them, of so much memory at most. */
+static int map_pages(struct tu_kv_reserve_how how, double *map, double *first,
+                     struct tu_err *err)
+{
+    enum { MOST = 64 << 20 };
+    struct tu_kv_reserve *r;
+    struct tu_kv_reserve_count c;
+    uint64_t request, each = tu_kv_reserve_tokens(&how);
+    how.groups = tu_max(1, tu_min(how.groups, MOST / (how.page * how.tensors)));
+    int rc = tu_kv_reserve_new(&r, &how, err);
+    if (!rc)
+        rc = tu_kv_reserve_begin(r, &request, err);
+    for (uint64_t g = 1; !rc && g <= how.groups; g++)
+        rc = tu_kv_reserve_grow(r, request, tu_min(g * each, how.context), err);
+    if (!rc) {
+        tu_kv_reserve_counts(r, &c);
+        *map = c.seconds / (double)c.maps;
+        *first = touch(r, &how);
+    }
+    tu_kv_reserve_free(r);
+    return rc;
+}
+
+static int one_map(struct tu_ctx *ctx, const struct tu_kv_sizes *s, uint64_t n, double bits,
+                   uint64_t page, struct tu_err *err)
+{
+    uint64_t heads = tu_max(1, s->heads / opt.tp), slot;
+    double row = (double)(s->latent ? s->latent : heads * s->dim_k) * bits / 8;
+    struct tu_kv_reserve_how how = {.row = (uint64_t)row, .page = page, .requests = 1,
+                                    .tensors = s->layers * (s->latent ? 1 : 2),
+                                    .context = n};
+    uint64_t each = tu_kv_reserve_tokens(&how);
+    if (!n || !how.row || !each)
+        return tu_fail(err, TU_EUSAGE, "--map: %" PRIu64 " tokens of %" PRIu64
+                       " bytes on pages of %" PRIu64, n, how.row, page);
+    how.groups = n / each + (n % each != 0);
+    double map, first;
+    int rc = tu_kv_reserve_slot(&how, &slot, err);
+    if (!rc)
+        rc = map_pages(how, &map, &first, err);
+    if (rc)
+        return rc;
+    double held = (double)how.groups * (double)page;
+    tu_row(ctx, (const struct tu_cell[]){
+                    {.u = n},
+                    {.u = page},
+                    {.u = each},
+                    {.u = page * how.tensors},
+                    {.u = how.groups},
+                    {.u = slot},
+                    {.f = 1 - (double)n * (double)how.row / held},
+                    {.f = map * 1e6},
+                    {.f = first * 1e6},
+                });
+    return 0;
+}
+
+static int maps(struct tu_ctx *ctx, const struct tu_kv_sizes *s, uint64_t n, double bits,
+                struct tu_err *err)
+{
+    static const uint64_t usual[] = {64 << 10, 128 << 10, 256 << 10, 2 << 20};
+    int rc = 0;
+    for (size_t i = 0; !rc && i < (opt.page ? 1 : 4); i++)
+        rc = one_map(ctx, s, n, bits, opt.page ? opt.page : usual[i], err);
+    return rc;
+}
+
 static int run(struct tu_ctx *ctx, int argc, char **argv)
 {
     static const uint64_t usual[] = {4096, 131072};
@@ -102,9 +197,12 @@ static int run(struct tu_ctx *ctx, int argc, char **argv)
     tu_note(ctx, 1, "%" PRIu64 " layers (%" PRIu64 " with a window of %" PRIu64 "), %" PRIu64
                     " KV heads, %.4g parameters, %.4g bits a number; GB is 1e9 bytes",
             s.layers, s.local, s.window, s.heads, d.params, bits);
-    tu_rows_begin(ctx, columns);
-    for (size_t i = 0; !rc && i < (opt.ctx.n ? opt.ctx.n : 2); i++)
-        rc = one(ctx, &s, &d, opt.ctx.n ? TU_LIST(&opt.ctx, uint64_t)[i] : usual[i], bits, &err);
+    tu_rows_begin(ctx, opt.map ? mapped : columns);
+    for (size_t i = 0; !rc && i < (opt.ctx.n ? opt.ctx.n : 2); i++) {
+        uint64_t tokens = opt.ctx.n ? TU_LIST(&opt.ctx, uint64_t)[i] : usual[i];
+        rc = opt.map ? maps(ctx, &s, tokens, bits, &err)
+                     : one(ctx, &s, &d, tokens, bits, &err);
+    }
     return rc ? tu_error(ctx, &err) : TU_STATUS_YES;
 }
 

@@ -265,6 +265,7 @@ complete -c kv-pack -n '__fish_seen_subcommand_from plan' -l link -x -d 'to wher
 complete -c kv-pack -n '__fish_seen_subcommand_from plan' -l params -x -d 'parameters; default: estimated from the configuration'
 complete -c kv-pack -n '__fish_seen_subcommand_from plan' -l answer -x -d 'tokens of an answer; default: 250'
 complete -c kv-pack -n '__fish_seen_subcommand_from plan' -l page -x -d 'vAttention: tokens that a page of physical memory holds'
+complete -c kv-pack -n '__fish_seen_subcommand_from plan' -l map -d 'vAttention here: sizes of pages, and what mapping one takes'
 complete -c kv-pack -n '__fish_seen_subcommand_from plan' -s h -l help -d 'show this help'
 complete -c kv-pack -n '__fish_seen_subcommand_from plan' -s V -l version -d 'show the version and what was built in'
 complete -c kv-pack -n '__fish_seen_subcommand_from plan' -s o -l output -r -F -d 'write to FILE instead of standard output'

@@ -30,6 +30,7 @@
 #include "kv/plan.h"
 #include "kv/pool.h"
 #include "kv/replay.h"
+#include "kv/reserve.h"
 #include "kv/store.h"
 #include "kv/table.h"
 

@@ -462,4 +462,24 @@ kills() {
     run -0 kv-pack plan --config c.json --ctx 1000 --store q8_0 --page 2M --json
     assert_line --index 1 --partial '"kv_bytes":130560000'
     run -2 kv-pack plan --config c.json --store nonsense
+    run -0 kv-pack plan --config c.json --ctx 1000 --map --json
+    [ ${#lines[@]} = 6 ]
+    assert_line --index 1 --partial '"page":65536,"page_tokens":32,"group_bytes":7864320,"groups":32,'
+    assert_line --index 4 --partial '"page":2097152,"page_tokens":1024,"group_bytes":251658240,"groups":1,'
+    assert_line --index 4 --regexp '"reserved":2097152,"waste":0.0234[0-9]*,"map_us":[0-9]'
+    run -2 kv-pack plan --config c.json --map --page 1000
+    assert_output --partial '2048 bytes on pages of 1000'
+}
+
+@test "the same attention over pages and over one reservation for each request" {
+    cache a.tns 21
+    cache b.tns 40,41,42,43,44,45,46,47,48
+    tns-gen --seed 3 -s 2,1,4,16 -d f16 q -o q.tns
+    cat a.tns b.tns | kv-pack page -b 16 --table padded -o pool.tns
+    cat a.tns b.tns | kv-pack page -b 64 -l vattention --table padded -o whole.tns
+    for f in pool whole; do
+        cat q.tns $f.tns | tns-cat --join -s q -s 'kv.1.*' -s block_table -s seqlens_k -r 'kv\.1\.=' |
+            fa-run -o $f.o.tns
+    done
+    tns-diff pool.o.tns whole.o.tns
 }
