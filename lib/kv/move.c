@@ -21,7 +21,24 @@ static inline void copy(const struct move *m, unsigned char *pool, unsigned char
     memcpy(m->put ? pool : rows, m->put ? rows : pool, n);
 }
 
-/* Columns of a head lie together. */
+/* Heads of a token lie apart. What is written is written in its order. */
+static inline void heads_of(const struct move *m, size_t head)
+{
+    const struct tu_kv_place *p = m->p;
+    size_t e = p->of.elem, row = (size_t)p->of.heads * head;
+    size_t next = (size_t)p->head * e, step = (size_t)p->token * e;
+    if (m->put)
+        for (uint64_t h = 0; h < p->of.heads; h++)
+            for (uint64_t t = 0; t < m->n; t++)
+                memcpy(m->pool + h * next + t * step, m->rows + t * row + h * head, head);
+    else
+        for (uint64_t t = 0; t < m->n; t++)
+            for (uint64_t h = 0; h < p->of.heads; h++)
+                memcpy(m->rows + t * row + h * head, m->pool + h * next + t * step, head);
+}
+
+/* Columns of a head lie together. The usual sizes are known to the compiler, so that a
+ * copy is no call. */
 static void runs(const struct move *m)
 {
     const struct tu_kv_place *p = m->p;
@@ -34,11 +51,12 @@ static void runs(const struct move *m)
                 copy(m, m->pool + t * p->token * e, m->rows + t * row, row);
         return;
     }
-    for (uint64_t h = 0; h < p->of.heads; h++) {
-        unsigned char *a = m->pool + h * p->head * e, *b = m->rows + h * head;
-        for (uint64_t t = 0; t < m->n; t++)
-            copy(m, a + t * p->token * e, b + t * row, head);
-    }
+    if (head == 256)
+        heads_of(m, 256);
+    else if (head == 128)
+        heads_of(m, 128);
+    else
+        heads_of(m, head);
 }
 
 /* Pieces of x columns of consecutive tokens lie together: 16 bytes each. What is written
