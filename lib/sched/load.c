@@ -254,7 +254,8 @@ void tui_load_words(struct tui_load *l, const char *text, size_t n, const char *
             w.text = text + at;
             w.n = end > at ? end - at : 1;
             w.at = at;
-            l->b.code = take(l, &w, err);
+            int rc = take(l, &w, err);
+            l->b.code = rc ? rc : l->b.code; /* or what adding the operation gave */
             w.column++;
             at += w.n;
             filled = true;

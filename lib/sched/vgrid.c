@@ -323,5 +323,5 @@ int tui_v_expand(struct tui_build *b, const int32_t (*block)[TUI_V_ROWS],
     tu_free(g.item);
     tu_free(g.first);
     tu_free(g.mark);
-    return rc;
+    return rc ? rc : b->code;
 }
