@@ -143,21 +143,27 @@ static int fill_tokens(struct tokens *t, uint64_t rows, struct tu_err *err)
 /* Merges -------------------------------------------------------------------------------- */
 
 /* Both forms, "a b" and ["a","b"]; spaces inside a part are written as llama.cpp does. */
-static json_t *merge_text(const json_t *m)
+static int merge_text(json_t **out, const json_t *m, size_t i, struct tu_err *err)
 {
     struct tu_buf b = {0};
-    if (json_is_string(m))
-        return json_incref((json_t *)(uintptr_t)m);
-    int rc = json_array_size(m) == 2 ? 0 : TU_EFORMAT;
-    for (size_t k = 0; k < 2 && !rc; k++) {
-        const char *s = json_string_value(json_array_get(m, k));
-        rc = s ? (k ? tu_buf_add(&b, " ", 1, NULL) : 0) : TU_EFORMAT;
-        for (; !rc && *s; s++)
-            rc = *s == ' ' ? tu_buf_add(&b, "\xc4\xa0", 2, NULL) : tu_buf_add(&b, s, 1, NULL);
+    if (json_is_string(m)) {
+        *out = json_incref((json_t *)(uintptr_t)m);
+        return 0;
     }
-    json_t *out = rc ? NULL : json_stringn(b.data, b.n);
+    const char *part[2] = {json_string_value(json_array_get(m, 0)),
+                           json_string_value(json_array_get(m, 1))};
+    int rc = json_array_size(m) == 2 && part[0] && part[1]
+                 ? 0
+                 : tu_fail(err, TU_EFORMAT, "tokenizer.json: merge %zu is no pair", i);
+    for (size_t k = 0; k < 2 && !rc; k++) {
+        rc = k ? tu_buf_add(&b, " ", 1, err) : 0;
+        for (const char *s = part[k]; !rc && *s; s++)
+            rc = *s == ' ' ? tu_buf_add(&b, "\xc4\xa0", 2, err) : tu_buf_add(&b, s, 1, err);
+    }
+    if (!rc && !(*out = json_stringn(b.data, b.n)))
+        rc = tu_fail(err, TU_ENOMEM, "out of memory");
     tu_buf_release(&b);
-    return out;
+    return rc;
 }
 
 static int put_merges(json_t *kv, const json_t *merges, struct tu_err *err)
@@ -167,10 +173,13 @@ static int put_merges(json_t *kv, const json_t *merges, struct tu_err *err)
     const json_t *m;
     json_array_foreach(merges, i, m)
     {
-        json_t *text = merge_text(m);
-        if (!text || json_array_append_new(list, text)) {
+        json_t *text = NULL;
+        int rc = merge_text(&text, m, i, err);
+        if (!rc && json_array_append_new(list, text))
+            rc = tu_fail(err, TU_ENOMEM, "out of memory");
+        if (rc) {
             json_decref(list);
-            return tu_fail(err, TU_EFORMAT, "tokenizer.json: merge %zu is no pair", i);
+            return rc;
         }
     }
     return tui_gguf_put(kv, "tokenizer.ggml.merges", TUI_GGUF_ARRAY,
