@@ -127,8 +127,10 @@ static void cells(struct cursor *c, struct tui_llama_stream *s, unsigned ext)
             else
                 wrong(c, "sequence", id);
         }
-        if (!c->err.code && n == 0)
-            s->seq[i] = s->none_is_zero ? 1 : 0;
+        if (n == 0 && s->none_is_zero)
+            s->seq[i] = 1;
+        else if (n == 0)
+            wrong(c, "sequence count", n);
     }
 }
 

@@ -7,6 +7,7 @@
  * window have a memory of their own: their rows are put in the order of positions. */
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include "llama.h"
 
@@ -35,6 +36,35 @@ struct opening {
     struct tui_llama_pattern pattern;
 };
 
+static int by_position(const void *a, const void *b)
+{
+    int32_t x = *(const int32_t *)a, y = *(const int32_t *)b;
+    return (x > y) - (x < y);
+}
+
+/* Positions from 0, none twice; but the patches of an image share one, and only their cells
+ * are extended. */
+static int check_positions(const struct opening *o, const struct chosen *c,
+                           struct tu_err *err)
+{
+    int32_t *pos = tu_alloc(c->cells, sizeof *pos, err);
+    int rc = pos ? 0 : TU_ENOMEM;
+    for (uint64_t i = 0; !rc && i < c->cells; i++) {
+        pos[i] = c->s->pos[c->cell[i]];
+        if (pos[i] < 0)
+            rc = tu_fail(err, TU_EFORMAT, "%s: cell %" PRIu32 ": position %" PRId32,
+                         o->p->base.name, c->cell[i], pos[i]);
+    }
+    if (!rc && !o->file.ext)
+        qsort(pos, c->cells, sizeof *pos, by_position);
+    for (uint64_t i = 1; !rc && !o->file.ext && i < c->cells; i++)
+        if (pos[i] == pos[i - 1])
+            rc = tu_fail(err, TU_EFORMAT, "%s: two cells have position %" PRId32,
+                         o->p->base.name, pos[i]);
+    tu_free(pos);
+    return rc;
+}
+
 static int choose(struct opening *o, struct chosen *c, const struct tui_llama_stream *stream,
                   uint32_t streams, struct tu_err *err)
 {
@@ -54,11 +84,7 @@ static int choose(struct opening *o, struct chosen *c, const struct tui_llama_st
     for (uint32_t k = 0; k < c->s->cells; k++)
         if (c->s->seq[k] >> o->seq & 1)
             c->cell[c->cells++] = k;
-    for (uint64_t i = 0; i < c->cells; i++)
-        if (c->s->pos[c->cell[i]] < 0)
-            return tu_fail(err, TU_EFORMAT, "%s: cell %" PRIu32 ": position %" PRId32,
-                           o->p->base.name, c->cell[i], c->s->pos[c->cell[i]]);
-    return 0;
+    return check_positions(o, c, err);
 }
 
 /* Cells of a window are used again and again: put them in the order of their positions and

@@ -256,6 +256,7 @@ static void damaged(void)
         {8, 0xffffffff, "n_token"},    {24, 0xffffffff, "n_stream"},
         {24, 0, "no stream"},          {28, 0xffffffff, "cell_count"},
         {32, 0xffffffff, "position"},  {36, 0xffffffff, "n_seq_id"},
+        {44, 0, "a position twice"},   {36, 0, "a cell of no sequence"},
         {68, 2, "v_trans"},            {72, 0xffffffff, "n_layer"},
         {72, 3, "one layer more"},     {76, 99, "ggml type"},
         {76, 8, "rows that are no blocks of q8_0"}, {80, 7, "row bytes"},
