@@ -300,6 +300,9 @@ PY
     bad kv_last_page_len 00000000 'has 0 of 1 to 4'
     bad kv_last_page_len 05000000 'has 5 of 1 to 4'
     bad kv_indptr 01000000 'begins with 1'
+    (tns-gen -d i64 -s 2 kv_indptr; tns-cat -s 'kv_i*s' -s 'kv_last*' -s 'kv.*' pool.tns) | tns-cat --join -o long.tns
+    run -3 kv-pack convert long.tns
+    assert_output --partial "'kv_indptr': expected i32"
 }
 
 @test "compress and back: lossless codecs, schemes in the stream, a report" {
