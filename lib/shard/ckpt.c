@@ -413,10 +413,10 @@ int tu_ckpt_check(const struct tu_ckpt *c, struct tu_err *err)
         rc = check_sizes(c, err);
     for (uint32_t a = 0; a < c->atoms && !rc; a++) {
         const struct tu_tensor *t = &c->atom[a].tensor;
-        uint64_t want = 1, have = 0;
+        uint64_t rows, cols, want, have = 0;
         rc = covered(c, a, &have, err);
-        for (unsigned i = 0; i < t->rank; i++)
-            want *= t->dim[i];
+        tui_matrix(t, &rows, &cols);
+        want = rows * cols;
         if (!rc && have != want)
             rc =
                 tu_fail(err, TU_EINCOMPLETE,

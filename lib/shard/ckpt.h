@@ -171,6 +171,16 @@ void tui_spans_release(struct tu_spans *s);
 void tui_pad_rows(const struct tu_ckpt *c, const struct tu_piece *p, uint64_t *first,
                   uint64_t *n);
 
+/* Packed dtypes (packed.c)
+ * ------------------------------------------------------------------------- */
+
+/* tu_tensor_matrix; the columns of a packed dtype are blocks. */
+void tui_matrix(const struct tu_tensor *t, uint64_t *rows, uint64_t *cols);
+/* Can it be cut on its first dimension? */
+bool tui_has_rows(const struct tu_tensor *t);
+/* A span of a packed tensor, in elements, as one in blocks. TU_EUNSUP: it cuts one. */
+int tui_span_in_blocks(struct tu_span *s, const struct tu_tensor *t, struct tu_err *err);
+
 /* Planning (plan.c)
  * -------------------------------------------------------------------------------- */
 

@@ -375,10 +375,6 @@ static int lane_open(const struct mover *m, struct lane *l, uint32_t atom,
                      struct tu_err *err)
 {
     const struct tu_tensor *t = &m->from->atom[atom].tensor;
-    if (!tu_dtype_is_plain(t->dtype))
-        return tu_fail(err, TU_EUNSUP,
-                       "'%.100s' is packed in blocks and cannot be cut by rows here",
-                       t->name);
     l->atom = atom;
     l->dtype = t->dtype;
     l->terms = 1;
@@ -423,7 +419,7 @@ static int move_lanes(struct mover *m, struct worker *wk, unsigned n, struct tu_
     const struct tu_tensor *t = &m->from->atom[wk->lane->atom].tensor;
     uint64_t rows, cols, step = UINT64_MAX;
     int rc = 0;
-    tu_tensor_matrix(t, &rows, &cols);
+    tui_matrix(t, &rows, &cols);
     uint64_t line = cols * largest_elem(m, wk->lane);
     if (line > m->bytes)
         return tu_fail(
@@ -514,7 +510,7 @@ static int plan_tasks(struct mover *m, struct tu_err *err)
             continue;
         next->dtype = t->dtype;
         next->atom = (uint32_t)a;
-        tu_tensor_matrix(t, &next->rows, &next->cols);
+        tui_matrix(t, &next->rows, &next->cols);
         wanted++;
     }
     qsort(s, wanted, sizeof *s, by_shape);

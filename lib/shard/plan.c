@@ -147,21 +147,22 @@ int tui_add_rows(struct tu_ckpt *c, uint32_t rank, uint32_t ranks, const char *n
                  uint32_t atom, bool *yes, uint64_t *at, struct tu_err *err)
 {
     const struct tu_tensor *t = &c->from->atom[atom].tensor;
-    uint64_t all = t->rank ? t->dim[0] : 1, per = tu_ceil_div(all, (uint64_t)ranks),
+    bool cut = tui_has_rows(t);
+    uint64_t all = cut ? t->dim[0] : 1, per = tu_ceil_div(all, (uint64_t)ranks),
              lo = tu_min(rank * per, all), dim[TU_RANK_MAX];
     uint64_t n = tu_min(per, all - lo);
-    *yes = t->rank ? n > 0 || (!all && !rank) : !rank;
+    *yes = cut ? n > 0 || (!all && !rank) : !rank;
     memset(at, 0, TU_RANK_MAX * sizeof *at);
     if (!*yes)
         return 0;
     memcpy(dim, t->dim, t->rank * sizeof *dim);
-    if (t->rank) {
+    if (cut) {
         dim[0] = n;
         at[0] = lo;
     }
     int rc = tui_add_target_piece(c, rank, name, c->from->atom[atom].fuse,
                                   (struct tu_coord){0}, dim, err);
-    if (!rc && t->rank && ranks > 1) {
+    if (!rc && cut && ranks > 1) {
         struct tu_piece *q = &c->piece[c->pieces - 1];
         q->whole = t->dim;
         q->box = tui_slab(c, at, dim, NULL, t->rank, err);

@@ -45,7 +45,7 @@ static int compare(const struct tu_ckpt *c, uint32_t a, const struct tui_parts *
     int rc = 0;
     if (c->piece[replica->piece].tensor.dtype != file->dtype)
         return 0; /* a rounded copy */
-    tu_tensor_matrix(t, &rows, &w.cols);
+    tui_matrix(t, &rows, &w.cols);
     uint64_t line = tu_max(w.cols * w.elem, 1), step = tu_max(s->bytes / line, 1);
     if (line > s->bytes)
         return tu_fail(err, TU_ENOMEM, "a row of '%.100s' does not fit the memory budget",

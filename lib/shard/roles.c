@@ -177,6 +177,9 @@ int tui_piece_plain(struct tu_ckpt *c, struct tu_piece *p, const char *name,
         return TU_ENOMEM;
     if (p->whole)
         t.dim = p->whole;
+    int bytes = p->whole ? tu_tensor_bytes(t.dtype, t.dim, t.rank, &t.bytes, err) : 0;
+    if (bytes)
+        return bytes;
     struct tu_role want = {.name = full,
                            .state = state,
                            .layer = -1,
@@ -184,7 +187,7 @@ int tui_piece_plain(struct tu_ckpt *c, struct tu_piece *p, const char *name,
                            .dtype = dtype,
                            .rank = t.rank,
                            .dim = t.dim};
-    tu_tensor_matrix(&t, &want.rows, &want.cols);
+    tui_matrix(&t, &want.rows, &want.cols);
     p->fuse = (struct tu_fuse){0, 1, list, 0};
     return role_get(c, &want, name, list, err);
 }

@@ -25,16 +25,22 @@ static const struct {
     {"_proj_blocks", "MXFP4"},
 };
 
+/* NULL: plain, as far as name and dtype tell. */
+static const char *scheme_of(const struct tu_tensor *t)
+{
+    for (size_t k = 0; k < sizeof marks / sizeof *marks; k++)
+        if (tui_has_suffix(t->name, marks[k].tail))
+            return marks[k].scheme;
+    return tu_dtype_is_plain(t->dtype) ? NULL : "packed";
+}
+
 void tui_find_scaled(struct tu_ckpt *c)
 {
-    for (size_t f = 0; f < c->files; f++)
-        for (size_t i = 0; i < c->file[f].source->n; i++)
-            for (size_t k = 0; k < sizeof marks / sizeof *marks; k++)
-                if (tui_has_suffix(c->file[f].source->tensor[i].name, marks[k].tail)) {
-                    c->scheme = marks[k].scheme;
-                    c->scaled = c->file[f].source->tensor[i].name;
-                    return;
-                }
+    for (size_t f = 0; f < c->files && !c->scheme; f++)
+        for (size_t i = 0; i < c->file[f].source->n && !c->scheme; i++) {
+            c->scheme = scheme_of(&c->file[f].source->tensor[i]);
+            c->scaled = c->scheme ? c->file[f].source->tensor[i].name : NULL;
+        }
 }
 
 int tui_need_plain(const struct tu_ckpt *c, const char *what, struct tu_err *err)

@@ -92,7 +92,9 @@ static int spans_box(const struct tu_piece *p, const struct tu_slab *b, unsigned
             local = local * t->dim[i] + (b->local ? b->local[i] : 0) + index[i];
         }
         struct tu_span s = {at / gstep, at % gstep, b->dim[row], run, local, lstep, 1};
-        int rc = tui_span_add(out, s, err);
+        int rc = tu_dtype_is_plain(t->dtype) ? 0 : tui_span_in_blocks(&s, t, err);
+        if (!rc)
+            rc = tui_span_add(out, s, err);
         if (rc)
             return rc;
     }
@@ -202,6 +204,8 @@ static int spans_boxes(const struct tu_ckpt *c, const struct tu_piece *p, uint32
     uint64_t ecols = 1;
     for (unsigned i = m; i < p->tensor.rank; i++)
         ecols *= p->whole[i];
+    if (!tu_dtype_is_plain(p->tensor.dtype))
+        ecols = r->cols;
     struct tui_slice whole = {
         1, 0, c->version, matrix_rows(p->whole, p->tensor.rank, m, p->fuse.transform)};
     int rc = tui_fuse_spans(c, &p->fuse, k, whole, &entry, err);
@@ -311,7 +315,10 @@ static int spans_role(const struct tu_ckpt *c, const struct tu_piece *p, uint32_
     struct tu_spans ps = {0}, as = {0};
     uint64_t rows, cols;
     int rc = p->box ? spans_boxes(c, p, k, &ps, err) : spans_mesh(c, p, k, &ps, err);
-    tu_tensor_matrix(t, &rows, &cols);
+    tui_matrix(t, &rows, &cols);
+    if (!rc && p->flat.yes && !tu_dtype_is_plain(p->tensor.dtype))
+        rc = tu_fail(err, TU_EUNSUP, "'%.100s': a flat run of packed elements",
+                     p->tensor.name);
     if (!rc && p->flat.yes)
         rc = keep_run(&ps, &p->flat, err);
     if (!rc && atom->fuse.roles == 1 && !atom->fuse.transform) {

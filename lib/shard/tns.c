@@ -160,10 +160,11 @@ static int tns_plan(struct tu_ckpt *c, const struct tu_spec *spec,
     }
     for (size_t a = 0; a < c->from->atoms && !rc; a++) {
         const struct tu_atom *atom = &c->from->atom[a];
-        if (!atom->tensor.rank)
+        bool cut = tui_has_rows(&atom->tensor);
+        if (!cut)
             rc = tui_add_target_piece(c, 0, atom->tensor.name, atom->fuse,
                                       (struct tu_coord){0}, atom->tensor.dim, err);
-        for (uint32_t r = 0; r < ranks && atom->tensor.rank && !rc; r++)
+        for (uint32_t r = 0; r < ranks && cut && !rc; r++)
             rc = tns_piece(c, atom, r, (uint32_t)ranks, err);
     }
     return rc ? rc : tns_metas(c, err);

@@ -20,7 +20,8 @@
 
 TU_BEGIN
 
-/* An affine piece of a matrix view. The atom is rows × cols (tu_tensor_matrix). Element
+/* An affine piece of a matrix view. The atom is rows × cols (tu_tensor_matrix; of a
+ * packed dtype in blocks). Element
  * (i, j) of the span, 0 ≤ i < rows, 0 ≤ j < cols, is atom element (arow + i, acol + j)
  * and piece element poff + i*prow + j*pcol. All in elements. pcol is 1 except for
  * transposes. */

@@ -276,6 +276,34 @@ without() {
     shard-ckpt convert --to megatron:tp=2 plain m
 }
 
+@test "packed dtypes are carried, and not cut through a block" {
+    tns-gen --shape 64,256 a b >plain.tns
+    for codec in q4_k q8_0 mxfp4; do
+        quantize encode -t "$codec" -o packed.tns plain.tns
+        for to in tns tns:ranks=3; do
+            rm -rf there back
+            shard-ckpt convert --to "$to" packed.tns there
+            shard-ckpt convert --to tns there back
+            run -0 tns-diff packed.tns back
+            shard-ckpt verify there
+        done
+        run -3 shard-ckpt convert --to safetensors packed.tns no
+        assert_output --partial "cannot hold $codec"
+    done
+    # Two in a byte; rows of an odd number of them begin inside one.
+    tns-gen --dtype f4_e2m1 --shape 6,4 even >even.tns
+    tns-gen --dtype f4_e2m1 --shape 6,5 odd >odd.tns
+    tns-cat even.tns odd.tns >f4.tns
+    for to in tns:ranks=3 safetensors hf; do
+        rm -rf there back
+        shard-ckpt convert --to "$to" f4.tns there
+        shard-ckpt convert --from "${to%%:*}" --to tns there back
+        run -0 tns-diff f4.tns back
+    done
+    run -3 shard-ckpt convert --to hf --dtype f32 f4.tns no
+    assert_output --partial 'packed'
+}
+
 @test "states that Megatron's files do not name are left behind with a warning" {
     cp -r "$DATA/megatron/llama_tp1" m
     run -0 --separate-stderr shard-ckpt convert --to hf m a
