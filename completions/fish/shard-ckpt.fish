@@ -12,6 +12,7 @@ complete -c shard-ckpt -n __fish_use_subcommand -a prune -d 'write the weights a
 complete -c shard-ckpt -n __fish_use_subcommand -a average -d 'write the mean of checkpoints'
 complete -c shard-ckpt -n __fish_use_subcommand -a rename -d 'write a checkpoint with other names'
 complete -c shard-ckpt -n __fish_use_subcommand -a load-order -d 'what to read for each layer, in order'
+complete -c shard-ckpt -n __fish_use_subcommand -a layout -d 'print the names and cuts of a layout, as --map takes them'
 complete -c shard-ckpt -n __fish_use_subcommand -f
 complete -c shard-ckpt -n __fish_use_subcommand -s h -l help -d 'show this help'
 complete -c shard-ckpt -n __fish_use_subcommand -s V -l version -d 'show the version and what was built in'
@@ -388,3 +389,17 @@ complete -c shard-ckpt -n '__fish_seen_subcommand_from load-order' -l progress -
 complete -c shard-ckpt -n '__fish_seen_subcommand_from load-order' -l no-progress
 complete -c shard-ckpt -n '__fish_seen_subcommand_from load-order' -l color -a 'always auto never' -d 'use colours'
 complete -c shard-ckpt -n '__fish_seen_subcommand_from load-order' -l list -a ' (shard-ckpt load-order --list=tables 2>/dev/null | string replace -r "^[^/\t]*/" "")' -d 'list what there is to choose from'
+complete -c shard-ckpt -n '__fish_seen_subcommand_from layout' -f
+complete -c shard-ckpt -n '__fish_seen_subcommand_from layout' -s h -l help -d 'show this help'
+complete -c shard-ckpt -n '__fish_seen_subcommand_from layout' -s V -l version -d 'show the version and what was built in'
+complete -c shard-ckpt -n '__fish_seen_subcommand_from layout' -s o -l output -r -F -d 'write to FILE instead of standard output'
+complete -c shard-ckpt -n '__fish_seen_subcommand_from layout' -s j -l threads -x -d 'use N threads; 0: all CPUs'
+complete -c shard-ckpt -n '__fish_seen_subcommand_from layout' -s q -l quiet -d 'no warnings'
+complete -c shard-ckpt -n '__fish_seen_subcommand_from layout' -s v -l verbose -d 'more messages; repeatable'
+complete -c shard-ckpt -n '__fish_seen_subcommand_from layout' -l json -d 'report as JSON'
+complete -c shard-ckpt -n '__fish_seen_subcommand_from layout' -l format -x -a 'text json' -d 'form of the report'
+complete -c shard-ckpt -n '__fish_seen_subcommand_from layout' -l report -r -F -d 'write the JSON report to FILE'
+complete -c shard-ckpt -n '__fish_seen_subcommand_from layout' -l progress -a 'always auto never' -d 'show a progress bar'
+complete -c shard-ckpt -n '__fish_seen_subcommand_from layout' -l no-progress
+complete -c shard-ckpt -n '__fish_seen_subcommand_from layout' -l color -a 'always auto never' -d 'use colours'
+complete -c shard-ckpt -n '__fish_seen_subcommand_from layout' -l list -a ' (shard-ckpt layout --list=tables 2>/dev/null | string replace -r "^[^/\t]*/" "")' -d 'list what there is to choose from'

@@ -341,6 +341,14 @@ int tu_map_builtin(struct tu_map **out, const char *name, struct tu_err *err)
     return tu_fail(err, TU_EUSAGE, "no map '%.60s' (there are %.150s)", name, known);
 }
 
+const char *tu_map_text(const char *name)
+{
+    for (const struct tui_map_text *t = tui_maps; t->name; t++)
+        if (!strcmp(t->name, name))
+            return t->text;
+    return NULL;
+}
+
 const char *tu_map_list(size_t i, char help[96])
 {
     for (size_t k = 0; k < i; k++)

@@ -263,12 +263,12 @@ static void prefix_of(const struct tu_ckpt *c, uint32_t chunk, char out[32])
         snprintf(out, 32, "model.");
 }
 
+static const char *const maps[] = {"mcore-te", "mcore-local", "megatron-legacy", NULL};
+
 /* The map that takes most names of the first file. */
 static int choose_map(struct tu_ckpt *c, const char *want, const struct tu_shard_opts *o,
                       struct tu_err *err)
 {
-    static const char *const maps[] = {"mcore-te", "mcore-local", "megatron-legacy",
-                                       NULL};
     const struct tu_source *s = c->file[0].source;
     size_t most = 0;
     char prefix[32];
@@ -473,6 +473,7 @@ const struct tu_layout tui_layout_megatron = {
     .help = "Megatron-LM folder of mp_rank_* files with tensor, pipeline and expert "
             "parallelism",
     .key = keys,
+    .maps = maps,
     .detect = megatron_detect,
     .open = megatron_open,
     .plan = tui_megatron_plan,

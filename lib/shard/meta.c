@@ -217,10 +217,13 @@ static const struct tu_layout_key keys[] = {
     {NULL, NULL},
 };
 
+static const char *const maps[] = {"meta-llama", NULL};
+
 const struct tu_layout tui_layout_meta = {
     .name = "meta",
     .help = "Meta's Llama folder: consolidated.NN.pth and params.json",
     .key = keys,
+    .maps = maps,
     .detect = meta_detect,
     .open = meta_open,
     .plan = meta_plan,

@@ -74,11 +74,12 @@ static int name_one(struct tu_buf *out, const struct key *k, uint64_t layer,
     return rc ? rc : tu_buf_text(out, at ? at + strlen(EXPERTS) : rest, err);
 }
 
+static const char *const maps[] = {"mcore-te", "mcore-local", NULL};
+
 /* The map of Megatron's names that takes most of them. */
 static int choose_map(struct tu_ckpt *c, const struct tu_shard_opts *o,
                       struct tu_err *err)
 {
-    static const char *const maps[] = {"mcore-te", "mcore-local", NULL};
     const struct tu_source *s = c->file[0].source;
     struct tu_buf name = {0};
     size_t most = 0;
@@ -374,6 +375,7 @@ const struct tu_layout tui_layout_torch_dist = {
     .help = "Megatron-core distributed checkpoint: metadata.json, common.pt and .distcp "
             "files",
     .key = keys,
+    .maps = maps,
     .detect = torch_dist_detect,
     .open = torch_dist_open,
     .plan = tui_torch_dist_plan,

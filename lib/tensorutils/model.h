@@ -216,6 +216,8 @@ TU_API TU_MUST int tu_map_entry(const struct tu_map *m, const char *role, int64_
  * likewise. */
 TU_API TU_MUST int tu_map_tied(const struct tu_map *m, struct tu_buf *name, struct tu_named *out,
                                bool *yes, struct tu_err *err);
+/* The text of a built-in map, NULL where there is none of this name. */
+TU_API const char *tu_map_text(const char *name);
 /* Embedded maps, for --list: NULL past the end; *help is the first comment line. */
 TU_API const char *tu_map_list(size_t i, char help[96]);
 

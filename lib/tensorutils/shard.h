@@ -224,6 +224,7 @@ struct tu_layout_key {
 struct tu_layout {
     const char *name, *help;
     const struct tu_layout_key *key; /* legal keys of its spec, ends without a name */
+    const char *const *maps; /* of its names, ends with NULL; NULL: the family's */
     /* 0: not this; 1-100: how surely the path is; TU_EIO, TU_ENOMEM: it could not be looked at. */
     int (*detect)(const char *path);
     /* Add files and pieces, read model and side files. The caller makes the atoms. */

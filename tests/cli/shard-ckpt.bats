@@ -433,6 +433,21 @@ END
     assert_output --partial $'mcore-te\t'
 }
 
+@test "a layout shows its names and cuts, and they are what --map takes" {
+    run -0 shard-ckpt layout show megatron
+    assert_line '#   tp: tensor-parallel size'
+    assert_line --partial $'layers.$1.attn.{q,k,v}.$2\tqkv,column'
+    shard-ckpt layout show hf-llama >own.map
+    shard-ckpt convert --map own.map --to megatron:tp=2 "$DATA/hf/llama" m
+    run -0 shard-ckpt diff "$DATA/hf/llama" m
+    run -0 shard-ckpt layout show hf
+    assert_line '# names: those of the family'"'"'s map'
+    run -0 shard-ckpt layout show --json meta
+    assert_line '{"map":"meta-llama","pattern":"norm\\.weight","target":"norm.weight","transform":"copy"}'
+    run -2 shard-ckpt layout show nothing
+    run -2 shard-ckpt layout hide megatron
+}
+
 @test "a plan counts the small files" {
     run -0 shard-ckpt plan --json --to megatron "$DATA/hf/llama" m
     assert_output --partial '{"path":"hf/config.json","tensors":0}'
