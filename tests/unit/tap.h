@@ -24,6 +24,7 @@ static inline void tap_line(bool yes, const char *what)
 {
     printf("%s %u - %s\n", yes ? "ok" : "not ok", ++tap_count, what);
     tap_failed += !yes;
+    fflush(stdout); /* what is tested may fork: nothing buffered is written twice */
 }
 
 __attribute__((format(printf, 5, 6))) static inline bool
