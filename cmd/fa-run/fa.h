@@ -14,11 +14,11 @@ struct fa_opts {
     int pass, causal;
     double scale, softcap, dropout, decay;
     struct tu_list window, block, mask_block;
-    int64_t sliding;
+    int64_t sliding, layer; /* layer -1: q, k and v go by these names */
     const char *sp, *transport, *rope;
     uint64_t ranks;
-    uint64_t sink_tokens, chunk, splits, v_from_k, steps, layer;
-    bool alibi, deterministic, decay_slopes, bidirectional, cast, strict, has_layer;
+    uint64_t sink_tokens, chunk, splits, v_from_k, steps;
+    bool alibi, deterministic, decay_slopes, bidirectional, cast, strict;
 };
 extern struct fa_opts fa_opts;
 extern const struct tu_opt fa_shared[];

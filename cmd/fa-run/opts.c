@@ -11,6 +11,7 @@ struct fa_opts fa_opts = {.op = "softmax",
                           .softcap = INFINITY,
                           .causal = -1,
                           .sliding = -1,
+                          .layer = -1,
                           .ranks = 2,
                           .transport = "shm"};
 
@@ -25,6 +26,8 @@ const struct tu_opt fa_shared[] = {
     {0, "pass", NULL, "which pass; default fwd", TU_OPT_CHOICE, &fa_opts.pass, passes, 0},
     {0, "layout", "bshd|bhsd|thd", "order of the dimensions; default bshd", TU_OPT_STRING,
      &fa_opts.layout, NULL, 0},
+    {0, "layer", NULL, "q, k and v are the records q.N, kv.N.k and kv.N.v", TU_OPT_I64,
+     &fa_opts.layer, NULL, 0},
     {0, "scale", NULL, "factor of q·k; default 1/sqrt(head dimension)", TU_OPT_DOUBLE,
      &fa_opts.scale, NULL, 0},
     {0, "causal", NULL, "hide later keys; br aligns the ends of q and k, tl their starts",
@@ -237,6 +240,8 @@ int fa_resolve(struct tu_ctx *ctx, const struct tu_mixer **row, struct tu_attn_o
         (code = pair_of(&fa_opts.mask_block, "mask-block", block, err)) ||
         (fa_opts.dtype && (code = dtypes_of(fa_opts.dtype, o, err))))
         return code;
+    if (fa_opts.layer < -1)
+        return tu_fail(err, TU_EUSAGE, "--layer must be at least 0");
     if (!(fa_opts.softcap > 0))
         return tu_fail(err, TU_EUSAGE, "--softcap must be above 0");
     static const int causal[] = {TU_CAUSAL_BR, TU_CAUSAL_TL, TU_CAUSAL_NONE};

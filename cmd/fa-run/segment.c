@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* segment.c: the tensors of a segment into memory, and results out of it. */
+#include <inttypes.h>
 #include <jansson.h>
 #include <math.h>
 #include <string.h>
@@ -14,6 +15,27 @@ static bool reads(const struct tu_mixer *row, const char *name)
             return true;
     }
     return false;
+}
+
+/* The operand that a record is. With --layer N q, k and v are those of layer N, under the
+ * names that caches give them. NULL: of another layer. */
+static const char *operand_of(const char *name)
+{
+    static const struct {
+        const char *plain, *head, *tail;
+    } names[] = {{"q", "q.", ""}, {"k", "kv.", ".k"}, {"v", "kv.", ".v"}};
+    if (fa_opts.layer < 0)
+        return name;
+    for (unsigned i = 0; i < 3; i++) {
+        char cached[40];
+        snprintf(cached, sizeof cached, "%s%" PRId64 "%s", names[i].head, fa_opts.layer,
+                 names[i].tail);
+        if (!strcmp(name, cached))
+            return names[i].plain;
+        if (!strcmp(name, names[i].plain))
+            return NULL;
+    }
+    return name;
 }
 
 /* META fa: partial results say so, and what base their lse has. */
@@ -42,13 +64,13 @@ static int take_meta(struct fa_segment *s, const struct tu_record *rec,
 }
 
 /* shard.offset of the token dimension of q and k. */
-static int take_place(struct fa_segment *s, const struct tu_record *rec, int layout,
-                      struct tu_err *err)
+static int take_place(struct fa_segment *s, const struct tu_record *rec, const char *name,
+                      int layout, struct tu_err *err)
 {
-    bool q = !strcmp(rec->name, "q");
+    bool q = !strcmp(name, "q");
     struct tu_tensor t;
     struct tu_region where;
-    if (!q && strcmp(rec->name, "k"))
+    if (!q && strcmp(name, "k"))
         return 0;
     tu_record_tensor(rec, &t);
     int code = tu_region_of(&where, &t, err);
@@ -61,9 +83,9 @@ static int take_place(struct fa_segment *s, const struct tu_record *rec, int lay
 }
 
 static int take(struct fa_segment *s, struct tu_reader *r, const struct tu_record *rec,
-                struct tu_err *err)
+                const char *name, struct tu_err *err)
 {
-    if (tu_operand_find(s->op, s->n, rec->name))
+    if (tu_operand_find(s->op, s->n, name))
         return tu_fail(err, TU_ENAME, "record '%.60s' stands twice in the segment",
                        rec->name);
     if (s->n == FA_OPERANDS || rec->nwords > 4)
@@ -74,10 +96,8 @@ static int take(struct fa_segment *s, struct tu_reader *r, const struct tu_recor
     *o = (struct tu_operand){.dtype = rec->dtype, .rank = rec->nwords};
     if (rec->nwords)
         memcpy(o->dim, rec->word, rec->nwords * sizeof *o->dim);
-    char *name = tu_arena_text(s->arena, rec->name, rec->name_len, err);
-    if (!name)
+    if (!(o->name = tu_arena_text(s->arena, name, strlen(name), err)))
         return TU_ENOMEM;
-    o->name = name;
     int code = tu_reader_load(r, TU_SIZE_MAX, &o->data, err);
     if (!code)
         s->n++;
@@ -99,10 +119,12 @@ int fa_segment_read(struct fa_segment *s, struct tu_reader *r, const struct tu_m
             return 0;
         if (rec->type == TU_REC_META && !strcmp(rec->name, "fa"))
             code = take_meta(s, rec, err);
-        if (!code && rec->type == TU_REC_TENSOR && reads(row, rec->name)) {
-            code = take_place(s, rec, !strcmp(fa_opts.layout, "bhsd") ? TU_ATTN_BHSD : 0,
-                              err);
-            code = code ? code : take(s, r, rec, err);
+        const char *name =
+            !code && rec->type == TU_REC_TENSOR ? operand_of(rec->name) : NULL;
+        if (name && reads(row, name)) {
+            code = take_place(s, rec, name,
+                              !strcmp(fa_opts.layout, "bhsd") ? TU_ATTN_BHSD : 0, err);
+            code = code ? code : take(s, r, rec, name, err);
         }
         if (code)
             break;
@@ -135,6 +157,8 @@ static int each_of(struct tu_ctx *ctx, const char *path, const struct tu_mixer *
             code = fn(arg, &s, err);
         fa_segment_release(&s);
     }
+    if (code && fa_opts.layer >= 0)
+        tu_err_prefix(err, "layer %" PRId64, fa_opts.layer);
     if (code)
         tu_err_prefix(err, "%s", tu_reader_name(r));
     tu_reader_free(r);

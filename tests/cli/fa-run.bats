@@ -156,3 +156,12 @@ qkv() { # SEQ KEYS HEADS KV-HEADS DIM DIM-V [tns-gen options]
     fa-run --op linear in.tns -o want.tns
     fa-run --op linear --steps 18446744073709551615 in.tns | tns-diff --atol 1e-5 - want.tns
 }
+
+@test "--layer: q, k and v under the names of a cache" {
+    tns-gen q.1 kv.0.k kv.0.v kv.1.k kv.1.v --shape 5,2,16 -o cache.tns
+    fa-run --layer 1 --causal cache.tns -o o.tns
+    tns-cat -s '*.1*' -r 'q.1=q' -r 'kv.1.=' cache.tns | fa-run --causal | cmp - o.tns
+    run -3 fa-run --layer 0 cache.tns
+    assert_output --partial "layer 0: record 'q' is missing"
+    run -2 fa-run --layer -2 cache.tns
+}
