@@ -192,12 +192,19 @@ API int ncclReduceScatter(const void *in, void *out, size_t n, int type, int op,
     return fold(comm, out, n * (size_t)((struct comm *)comm)->rank, n, type, op);
 }
 
+/* In place a rank's own part is there, while others read it. */
+static void put(void *out, const void *in, size_t n)
+{
+    if (out != in)
+        memcpy(out, in, n);
+}
+
 API int ncclBroadcast(const void *in, void *out, size_t n, int type, int root, void *comm, void *q);
 API int ncclBroadcast(const void *in, void *out, size_t n, int type, int root, void *comm, void *q)
 {
     (void)q;
     show(comm, in);
-    memmove(out, world.in[root], n * size_of(type));
+    put(out, world.in[root], n * size_of(type));
     meet();
     return 0;
 }
@@ -209,7 +216,7 @@ API int ncclAllGather(const void *in, void *out, size_t n, int type, void *comm,
     size_t each = n * size_of(type);
     show(comm, in);
     for (int r = 0; r < world.ranks; r++)
-        memmove((char *)out + (size_t)r * each, world.in[r], each);
+        put((char *)out + (size_t)r * each, world.in[r], each);
     meet();
     return 0;
 }
