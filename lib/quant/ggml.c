@@ -58,6 +58,20 @@ static int check(const struct tu_coding *c, uint64_t first, size_t n, const floa
     return 0;
 }
 
+/* NVFP4's scales have no exponent of a tensor above them: 448 is the largest, and what would round
+ * to more is lost. */
+static int check_nvfp4(const struct tu_coding *c, uint64_t first, size_t n, const float *x,
+                       struct tu_err *err)
+{
+    for (size_t i = 0; !c->compat && i < n; i++)
+        if (fabsf(x[i]) > 464 * 6 && isfinite(x[i]))
+            return tu_fail(err, TU_EUNSUP,
+                           "row %" PRIu64 ", columns from %" PRIu64
+                           ": too large for nvfp4, whose scales end at 448",
+                           (first + i) / c->cols, (first + i) % c->cols / 64 * 64);
+    return 0;
+}
+
 static int encode(const struct tu_coding *c, uint64_t first, size_t n, const float *x, void *code,
                   void *const *side, struct tu_err *err)
 {
@@ -78,7 +92,8 @@ static int encode(const struct tu_coding *c, uint64_t first, size_t n, const flo
         b.x += c->cols;
         b.out += b.n * t->block_bytes;
     }
-    return check(c, first, n, x, code, err);
+    return f->dtype == TU_NVFP4 ? check_nvfp4(c, first, n, x, err)
+                                : check(c, first, n, x, code, err);
 }
 
 static int decode(const struct tu_coding *c, uint64_t first, size_t n, const void *code,

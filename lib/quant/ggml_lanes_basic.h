@@ -222,8 +222,11 @@ static inline bool nvfp4_block(const struct tui_blocks *b)
 {
     for (unsigned s = 0; s < 4; s++) {
         const float *x = b->x + 16 * s;
+        const float amax = top_abs(x, 16);
         unsigned char code[16];
-        b->out[s] = tui_to_ue4m3(top_abs(x, 16) / 6);
+        if (amax > 4096) /* so far over the largest scale that errors are no longer exact */
+            return false;
+        b->out[s] = tui_to_ue4m3(amax / 6);
         float scale = tui_half_ue4m3(b->out[s]);
         for (unsigned i = 0; i < 16; i += LANES)
             vi_store(code + i, scale != 0 ? fp4_codes(v_load(x + i), scale) : vi_set(0));
