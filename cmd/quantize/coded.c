@@ -17,6 +17,19 @@ void coded_forget(struct coded *c)
     memset(c, 0, sizeof *c);
 }
 
+/* The metadata that numbers from codes have, kept with c. */
+static int note_origin(struct coded *c, const char *meta, struct tu_err *err)
+{
+    struct tu_buf text = {0};
+    int rc = quant_from(&c->spec, meta, &text, err);
+    char *s = rc ? NULL : tu_arena_alloc(c->arena, text.n + 1, 1, err);
+    if (s)
+        memcpy(s, text.data, text.n + 1);
+    c->from = s;
+    tu_buf_release(&text);
+    return s || rc ? rc : TU_ENOMEM;
+}
+
 /* The coding of the tensor; *yes false where it is not coded. */
 static int plan(struct coded *c, const struct tu_tensor *t, bool *yes, struct tu_err *err)
 {
@@ -33,6 +46,8 @@ static int plan(struct coded *c, const struct tu_tensor *t, bool *yes, struct tu
     if (!(c->arena = tu_arena_new(err)))
         return TU_ENOMEM;
     c->change = quant_is_change(t->meta);
+    if ((rc = note_origin(c, t->meta, err)))
+        return rc;
     return tu_tensor_make(&c->tensor, c->arena, t->name, dtype, dim, rank, NULL, err);
 }
 

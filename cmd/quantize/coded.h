@@ -15,6 +15,7 @@ struct coded {
     bool have[TU_CODING_SIDES];
     bool pending; /* sides are still to come */
     bool change;  /* to be added to the step before */
+    const char *from; /* metadata for what is made of the numbers: where they come from */
     FILE *codes;  /* NULL: read from the input */
 };
 

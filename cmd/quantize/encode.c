@@ -149,6 +149,7 @@ static int requantize(struct run *r, struct tu_err *err)
         tu_err_prefix(err, "'%.80s'", was.name);
         return rc;
     }
+    was.meta = r->coded.from;
     r->in.tensor = was;
     rc = encode_plain(r, err);
     coded_forget(&r->coded);
@@ -158,22 +159,14 @@ static int requantize(struct run *r, struct tu_err *err)
 /* A tensor that is codes already: kept as it is unless another type is wanted for it. */
 static int encode_coded(struct run *r, struct tu_err *err)
 {
-    struct tu_choice choice;
-    struct tu_tensor was = r->in.tensor;
-    was.dtype = TU_F32;
-    int rc = tu_recipe_choose(choosing.recipe, &was, &choice, err);
+    bool keep, yes;
+    int rc = choosing_keeps(&choosing, &r->in.tensor, &keep, err);
     if (rc)
         return rc;
-    if (strcmp(choice.type, "keep") == 0 || !choosing.requantize) {
-        if (strcmp(choice.type, "keep") != 0)
-            return tu_fail(err, TU_EUSAGE,
-                           "'%.80s' is codes already; give --allow-requantize, or keep it "
-                           "with a rule",
-                           was.name);
+    if (keep) {
         r->sides_left = coded_sides(&r->in.tensor);
         return target_copy(&r->target, &r->in, err);
     }
-    bool yes;
     rc = coded_begin(&r->coded, &r->in, &yes, err);
     return rc || r->coded.pending ? rc : requantize(r, err);
 }
@@ -240,14 +233,6 @@ static int flush_metas(struct run *r, struct tu_err *err)
     return rc;
 }
 
-static void know_model(struct run *r)
-{
-    if (choosing.layers)
-        r->in.model.layers = choosing.layers;
-    r->in.model.importance = choosing.imatrix || choosing.calib_path;
-    tu_recipe_model(choosing.recipe, &r->in.model);
-}
-
 /* What can be known before the first tensor: plans of all, groups to fold. */
 static int begin_input(struct run *r, const char *path, struct tu_err *err)
 {
@@ -256,15 +241,18 @@ static int begin_input(struct run *r, const char *path, struct tu_err *err)
     if (rc)
         return rc;
     const struct tu_source *s = tu_feed_source(r->in.feed);
-    know_model(r);
+    choosing_model(&choosing, &r->in);
     if (r->in.folder && !r->target.beside && !(r->target.beside = tu_strdup(r->in.folder, err)))
         return TU_ENOMEM;
     if (search_wanted()) {
         rc = search_apply(&choosing, path, hf, r->ctx, err);
-        know_model(r);
+        choosing_model(&choosing, &r->in);
     }
-    if (!rc && s)
-        rc = choosing_check(&choosing, s, err);
+    if (!rc)
+        rc = s ? choosing_check(&choosing, s, err)
+               : choosing_check_stream(&choosing, path, r->ctx, err);
+    if (!rc)
+        rc = choosing_weighed(&choosing, r->ctx, err);
     if (!rc && calib_folds(choosing.calib))
         rc = fold_new(&r->fold, choosing.calib, &choosing, s, r->in.model.heads, err);
     return rc;
@@ -275,7 +263,7 @@ static int encode_input(struct run *r, const char *path, struct tu_err *err)
     enum item what = ITEM_OTHER;
     int rc = begin_input(r, path, err);
     while (!rc && what != ITEM_DONE && (rc = input_next(&r->in, &what, err)) == 0) {
-        know_model(r);
+        choosing_model(&choosing, &r->in);
         if (what != ITEM_META && (rc = flush_metas(r, err)))
             break;
         if (r->coded.pending && what != ITEM_TENSOR)
@@ -286,7 +274,8 @@ static int encode_input(struct run *r, const char *path, struct tu_err *err)
             rc = hold_meta(r, err);
         else if (what == ITEM_OTHER)
             rc = target_copy(&r->target, &r->in, err);
-        else if (what == ITEM_END && !(rc = tu_recipe_check(choosing.recipe, err)))
+        else if (what == ITEM_END && !(rc = tu_recipe_check(choosing.recipe, err)) &&
+                 !(rc = choosing_weighed(&choosing, r->ctx, err)))
             rc = target_end(&r->target, err);
     }
     if (rc)

@@ -48,6 +48,28 @@ int quant_change(const char *meta, struct tu_buf *out, struct tu_err *err)
     return dump(out, o, err);
 }
 
+int quant_from(const struct tu_spec *spec, const char *meta, struct tu_buf *out,
+               struct tu_err *err)
+{
+    struct tu_buf scheme = {0};
+    json_t *o = NULL, *own = json_object(), *list = json_array();
+    int rc = tu_spec_print(spec, &scheme, err);
+    if (!rc && meta && *meta)
+        rc = tu_json_parse(&o, meta, strlen(meta), NULL, err);
+    const json_t *old = json_object_get(o, "quant.from");
+    bool bad = json_is_array(old) && json_array_extend(list, (json_t *)(uintptr_t)old);
+    if (!rc && (bad || json_array_append_new(list, json_string(scheme.data)) ||
+                json_object_set(own, "quant.from", list)))
+        rc = tu_fail(err, TU_ENOMEM, "no memory for metadata");
+    if (!rc)
+        rc = tu_json_dump(out, own, err);
+    json_decref(list);
+    json_decref(own);
+    json_decref(o);
+    tu_buf_release(&scheme);
+    return rc;
+}
+
 bool quant_is_change(const char *meta)
 {
     return meta && strstr(meta, "\"change\":true");

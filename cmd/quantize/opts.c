@@ -83,12 +83,15 @@ void choosing_end(struct choosing *c)
     tu_imatrix_free(c->imatrix);
     c->recipe = NULL;
     c->imatrix = NULL;
+    c->weighed = c->unweighed = 0;
+    c->told = false;
+    *c->missing = '\0';
 }
 
 /* The tensor's importance, a copy: from the matrix, under its own name or GGUF's, else from
  * the inputs of its layer. Checked against its columns; experts that are stacked have
  * weights each. */
-static int take_importance(struct task *t, const struct choosing *c,
+static int take_importance(struct task *t, struct choosing *c,
                            const struct tu_tensor *tensor, struct tu_err *err)
 {
     uint64_t n = 0, cols = tensor->rank ? tensor->dim[tensor->rank - 1] : 1;
@@ -100,6 +103,12 @@ static int take_importance(struct task *t, const struct choosing *c,
         int rc = calib_importance(c->calib, input, cols, &t->importance, err);
         t->coding.importance = t->importance;
         return rc;
+    }
+    if (c->imatrix && !c->told) {
+        c->weighed += w != NULL;
+        c->unweighed += !w && strcmp(c->missing, tensor->name) != 0;
+        if (!w && !*c->missing)
+            snprintf(c->missing, sizeof c->missing, "%s", tensor->name);
     }
     if (!w)
         return 0;
@@ -118,7 +127,7 @@ static int take_importance(struct task *t, const struct choosing *c,
     return 0;
 }
 
-static int plan_codec(struct task *t, const struct choosing *c,
+static int plan_codec(struct task *t, struct choosing *c,
                       const struct tu_tensor *tensor, struct tu_err *err)
 {
     int rc = tu_spec_parse(&t->spec, t->choice.type, err);
@@ -156,18 +165,6 @@ int task_begin(struct task *t, struct choosing *c, const struct tu_tensor *tenso
     if (rc)
         task_end(t);
     return rc;
-}
-
-int choosing_check(struct choosing *c, const struct tu_source *s, struct tu_err *err)
-{
-    int rc = 0;
-    for (size_t i = 0; !rc && i < s->n; i++) {
-        struct task t;
-        rc = task_begin(&t, c, &s->tensor[i], err);
-        if (!rc)
-            task_end(&t);
-    }
-    return rc ? rc : tu_recipe_check(c->recipe, err);
 }
 
 void task_end(struct task *t)

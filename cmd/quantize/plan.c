@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* quantize plan: what encode would do, before any work. */
 #include <inttypes.h>
+#include <string.h>
 #include "quantize/quantize.h"
 
 static const struct tu_column columns[] = {
@@ -17,9 +18,38 @@ static const struct tu_column columns[] = {
     {0},
 };
 
-struct totals {
-    uint64_t tensors, elements, from, to, fallbacks, memory;
+struct sum {
+    uint64_t tensors, elements, from, to;
 };
+
+enum { ROLES = 16 }; /* and what has none, as the last */
+
+struct totals {
+    struct sum all, role[ROLES];
+    uint64_t fallbacks, memory;
+};
+
+static size_t role_of(const char *name)
+{
+    const char *pattern, *row;
+    for (size_t i = 0; name && i + 1 < ROLES && (row = tu_role_list(i, &pattern)); i++)
+        if (strcmp(row, name) == 0)
+            return i;
+    return ROLES - 1;
+}
+
+static void count(struct sum *s, uint64_t elements, uint64_t from, uint64_t to)
+{
+    s->tensors++;
+    s->elements += elements;
+    s->from += from;
+    s->to += to;
+}
+
+static double bits(const struct sum *s)
+{
+    return s->elements ? 8 * (double)s->to / (double)s->elements : 0;
+}
 
 static int plan_tensor(struct tu_ctx *ctx, const struct tu_tensor *x, struct totals *sum,
                        struct tu_err *err)
@@ -46,37 +76,70 @@ static int plan_tensor(struct tu_ctx *ctx, const struct tu_tensor *x, struct tot
                     {.s = t.choice.why},
                     {.s = x->name},
                 });
-    sum->tensors++;
-    sum->elements += n;
-    sum->from += x->bytes;
-    sum->to += bytes;
+    count(&sum->all, n, x->bytes, bytes);
+    count(&sum->role[role_of(t.choice.role)], n, x->bytes, bytes);
     sum->fallbacks += t.choice.fallback;
     sum->memory = tu_max(sum->memory, memory);
     task_end(&t);
     return 0;
 }
 
-static void tell_totals(struct tu_ctx *ctx, const struct totals *sum)
+static void put_sum(struct tu_jw *w, const struct sum *s)
 {
-    double bpw = sum->elements ? 8 * (double)sum->to / (double)sum->elements : 0;
-    struct tu_jw *w = tu_line_begin(ctx);
-    if (w) {
-        tu_jw_open(w, "total", '{');
-        tu_jw_u64(w, "tensors", sum->tensors);
-        tu_jw_u64(w, "elements", sum->elements);
-        tu_jw_u64(w, "from_bytes", sum->from);
-        tu_jw_u64(w, "to_bytes", sum->to);
-        tu_jw_real(w, "bpw", bpw);
-        tu_jw_u64(w, "fallbacks", sum->fallbacks);
-        tu_jw_u64(w, "memory_bytes", sum->memory);
+    tu_jw_u64(w, "tensors", s->tensors);
+    tu_jw_u64(w, "elements", s->elements);
+    tu_jw_u64(w, "from_bytes", s->from);
+    tu_jw_u64(w, "to_bytes", s->to);
+    tu_jw_real(w, "bpw", bits(s));
+}
+
+static void tell_json(struct tu_jw *w, const struct totals *sum)
+{
+    const char *pattern, *name;
+    tu_jw_open(w, "total", '{');
+    put_sum(w, &sum->all);
+    tu_jw_u64(w, "fallbacks", sum->fallbacks);
+    tu_jw_u64(w, "memory_bytes", sum->memory);
+    tu_jw_close(w, '}');
+    tu_jw_open(w, "roles", '{');
+    for (size_t i = 0; i < ROLES; i++) {
+        name = i + 1 < ROLES ? tu_role_list(i, &pattern) : "other";
+        if (!name || !sum->role[i].tensors)
+            continue;
+        tu_jw_open(w, name, '{');
+        put_sum(w, &sum->role[i]);
         tu_jw_close(w, '}');
-        tu_line_end(ctx);
     }
-    tu_rows_end(ctx);
+    tu_jw_close(w, '}');
+}
+
+static void tell_text(struct tu_ctx *ctx, const struct totals *sum)
+{
+    const char *pattern, *name;
+    for (size_t i = 0; i < ROLES; i++) {
+        const struct sum *s = &sum->role[i];
+        name = i + 1 < ROLES ? tu_role_list(i, &pattern) : "other";
+        if (name && s->tensors)
+            tu_print(ctx,
+                     "%s: %" PRIu64 " tensors, %" PRIu64 " elements, %.4f bits per weight\n",
+                     name, s->tensors, s->elements, bits(s));
+    }
     tu_print(ctx,
              "%" PRIu64 " tensors, %" PRIu64 " elements: %" PRIu64
              " bytes become %" PRIu64 ", %.4f bits per weight, %" PRIu64 " fallbacks\n",
-             sum->tensors, sum->elements, sum->from, sum->to, bpw, sum->fallbacks);
+             sum->all.tensors, sum->all.elements, sum->all.from, sum->all.to, bits(&sum->all),
+             sum->fallbacks);
+}
+
+static void tell_totals(struct tu_ctx *ctx, const struct totals *sum)
+{
+    struct tu_jw *w = tu_line_begin(ctx);
+    if (w) {
+        tell_json(w, sum);
+        tu_line_end(ctx);
+    }
+    tu_rows_end(ctx);
+    tell_text(ctx, sum);
 }
 
 static int plan_input(struct tu_ctx *ctx, const char *path, struct totals *sum,
@@ -88,10 +151,7 @@ static int plan_input(struct tu_ctx *ctx, const char *path, struct totals *sum,
     if (rc)
         return rc;
     while (!rc && what != ITEM_DONE && (rc = input_next(&in, &what, err)) == 0) {
-        if (choosing.layers)
-            in.model.layers = choosing.layers;
-        in.model.importance = choosing.imatrix || choosing.calib_path;
-        tu_recipe_model(choosing.recipe, &in.model);
+        choosing_model(&choosing, &in);
         if (what == ITEM_TENSOR)
             rc = plan_tensor(ctx, &in.tensor, sum, err);
         else if (what == ITEM_END)

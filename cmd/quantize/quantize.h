@@ -28,6 +28,10 @@ struct choosing {
     struct tu_recipe *recipe;
     struct tu_imatrix *imatrix;
     struct calib *calib; /* NULL: no inputs and no method */
+    /* Tensors that an importance matrix is for, with and without weights there. */
+    uint64_t weighed, unweighed;
+    char missing[96]; /* one without */
+    bool told;
 };
 extern struct choosing choosing;
 extern const struct tu_opt quantize_options[];
@@ -48,9 +52,6 @@ extern const char *const quantize_compats[], *const quantize_nonfinites[];
 
 TU_MUST int choosing_begin(struct choosing *c, struct tu_ctx *ctx, struct tu_err *err);
 void choosing_end(struct choosing *c);
-
-/* Before any work: every tensor of the source has a plan, and every rule a tensor. */
-TU_MUST int choosing_check(struct choosing *c, const struct tu_source *s, struct tu_err *err);
 
 /* What one tensor becomes. */
 struct task {
@@ -98,5 +99,20 @@ TU_MUST int input_read(struct input *in, void *buf, size_t n, struct tu_err *err
 /* To the tensor's first byte again; the payload of a pipe must have been spooled. */
 TU_MUST int input_spool(struct input *in, struct tu_err *err);
 TU_MUST int input_rewind(struct input *in, struct tu_err *err);
+
+/* check.c: before any work. Every tensor of the source, or of the stream in a regular file (others
+ * cannot be read twice), has a plan, and every rule a tensor. */
+TU_MUST int choosing_check(struct choosing *c, const struct tu_source *s, struct tu_err *err);
+TU_MUST int choosing_check_stream(struct choosing *c, const char *path, struct tu_ctx *ctx,
+                                  struct tu_err *err);
+/* When all tensors have been seen: an importance matrix that has weights for none of them is an
+ * error, one that misses some a warning, once. */
+TU_MUST int choosing_weighed(struct choosing *c, struct tu_ctx *ctx, struct tu_err *err);
+/* What is known of the model, for the recipe. */
+void choosing_model(struct choosing *c, struct input *in);
+/* Codes that are already there: do they stay? Errors: TU_EUSAGE where they would be coded again
+ * and nobody asked for that. */
+TU_MUST int choosing_keeps(struct choosing *c, const struct tu_tensor *codes, bool *keep,
+                           struct tu_err *err);
 
 #endif

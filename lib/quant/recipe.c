@@ -244,6 +244,7 @@ int tu_recipe_choose(struct tu_recipe *r, const struct tu_tensor *t,
         rc = find_place(r, t, &at, &row, err);
     if (rc)
         return rc;
+    out->role = row < TUI_ROLE_ROWS ? tui_roles[row].name : NULL;
     const struct tu_dtype *d = tu_dtype_find(t->dtype);
     if (!d || !tu_dtype_is_float(t->dtype)) {
         if (!ruled || !d)
@@ -264,7 +265,7 @@ int tu_recipe_choose(struct tu_recipe *r, const struct tu_tensor *t,
     } else if (r->mixture) {
         const char *type = tui_mixture_choose(r->mixture, &r->model, &at);
         set(out, type ? type : r->type, tui_mixture_name(r->mixture),
-            type && row < TUI_ROLE_ROWS ? tui_roles[row].name : "");
+            type && out->role ? out->role : "");
         fall_back(t, out);
     } else {
         set(out, r->type, "default", "");

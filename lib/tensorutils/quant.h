@@ -237,6 +237,7 @@ struct tu_choice {
     char type[128];   /* a codec with its arguments, a dtype to cast to, or "keep" */
     char wanted[128]; /* with `fallback`: what was asked for */
     char why[128];    /* "rule 'attn=q8_0'", "q4_k_m: attn_v", "1 dimension" */
+    const char *role; /* by name, one of tu_role_list's; NULL: none */
     bool fallback;    /* the tensor's shape did not fit `wanted` */
     bool fixed;       /* a rule says so */
 };
