@@ -117,9 +117,11 @@ static void test_shapes(void)
         uint64_t dim[2];
         unsigned rank;
         const char *name;
-    } shape[] = { { { 0, 256 }, 2, "0x256" }, { { 4, 0 }, 2, "4x0" },   { { 0 }, 0, "a scalar" },
-                  { { 256 }, 1, "256" },      { { 2, 1 }, 2, "2x1" },   { { 2, 31 }, 2, "2x31" },
-                  { { 2, 33 }, 2, "2x33" },   { { 2, 255 }, 2, "2x255" }, { { 3, 257 }, 2, "3x257" } };
+    } shape[] = {
+        { { 0, 256 }, 2, "0x256" }, { { 4, 0 }, 2, "4x0" },     { { 0 }, 0, "a scalar" },
+        { { 256 }, 1, "256" },      { { 2, 1 }, 2, "2x1" },     { { 2, 31 }, 2, "2x31" },
+        { { 2, 33 }, 2, "2x33" },   { { 2, 255 }, 2, "2x255" }, { { 3, 257 }, 2, "3x257" },
+    };
     for (unsigned i = 0; i < N; i++)
         x[i] = (float)((int)(i * 37 % 101) - 50) / 16;
     for (size_t s = 0; s < sizeof shape / sizeof *shape; s++) {
@@ -302,7 +304,8 @@ static void test_nan_scales(void)
         for (unsigned l = 0; l < LEVELS; l++) {
             struct made m;
             const uint64_t dim[2] = { ROWS, COLS };
-            if ((level[l] != TU_CPU_ALL && level[l] & ~tu_cpu_detect()) || plan(&m, name[i], dim, 2))
+            if ((level[l] != TU_CPU_ALL && level[l] & ~tu_cpu_detect()) ||
+                plan(&m, name[i], dim, 2))
                 continue;
             encode(&m, level[l], TU_NONFINITE_ERROR);
             if (m.c.sides)
@@ -315,8 +318,8 @@ static void test_nan_scales(void)
                 nan += k / 32 == 3 && isnan(y[k]);
                 other += k / 32 != 3 && !isfinite(y[k]);
             }
-            ok(good && nan == 32 && other == 0, "%s: a scale that is NaN, level %u: %u, %u", name[i],
-               l, nan, other);
+            ok(good && nan == 32 && other == 0, "%s: a scale that is NaN, level %u: %u, %u",
+               name[i], l, nan, other);
             release(&m);
         }
     }
