@@ -7,6 +7,7 @@
 #include <inttypes.h>
 #include <math.h>
 #include <string.h>
+#include "affine.h"
 #include "families.h"
 #include "small.h"
 #include "tensorutils/device/kernels.h"
@@ -108,12 +109,15 @@ static int shared(enum rule rule, const struct tui_small *f, float amax)
     return e < -127 ? -127 : e > 127 ? 127 : e;
 }
 
-static void int_codes(const float *x, float scale, unsigned char *code)
+/* x / 2^e · 64 to the nearest, within ±127. */
+static void int_codes(uint32_t cpu, const float *x, int e, unsigned char *code)
 {
-    for (unsigned i = 0; i < K; i++) {
-        float v = rintf(x[i] / scale * 64);
-        code[i] = (unsigned char)(int)(v > 127 ? 127 : v < -127 ? -127 : v);
-    }
+    const bool inverse = e > -120; /* that is a float; both are powers of two */
+    const struct tui_affine_map map = {
+        inverse ? ldexpf(1, 6 - e) : ldexpf(1, e - 6), inverse, 0, -127, 127, 128, 255};
+    tui_affine_code(cpu, &map, x, K, code);
+    for (unsigned i = 0; i < K; i++)
+        code[i] ^= 0x80;
 }
 
 static int encode(const struct tu_coding *c, uint64_t first, size_t n, const float *x,
@@ -137,7 +141,7 @@ static int encode(const struct tu_coding *c, uint64_t first, size_t n, const flo
         if (f)
             cast(f, x + i, K, s, codes);
         else
-            int_codes(x + i, s, codes);
+            int_codes(c->cpu, x + i, e, codes);
         tui_pack(out, codes, K, f ? f->bits : 8);
     }
     return 0;

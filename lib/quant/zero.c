@@ -5,6 +5,7 @@
 #include <inttypes.h>
 #include <math.h>
 #include <string.h>
+#include "affine.h"
 #include "families.h"
 #include "tensorutils/quant/gradient.h"
 
@@ -58,24 +59,70 @@ static int plan(struct tu_coding *c, const struct tu_spec *spec, struct tu_err *
     return 0;
 }
 
-/* Codes of a group: x·s (less the offset) to the nearest; what is stored is 1/s. */
-static void code_group(const struct tu_coding *c, const float *x, size_t n, float *param,
+enum { PART = 4096 }; /* codes on their way, one in a byte */
+
+/* Between codes that count from the lowest and two's complement, in words of eight. */
+static void flip(uint8_t *code, size_t n, bool wide)
+{
+    const uint64_t sign = wide ? UINT64_C(0x8080808080808080) : UINT64_C(0x0808080808080808);
+    size_t i = 0;
+    for (; i + 8 <= n; i += 8)
+        tu_put64(code + i, tu_le64(code + i) ^ sign);
+    for (; i < n; i++)
+        code[i] ^= (uint8_t)sign;
+}
+
+/* In a byte or half a byte, and back. */
+static void put_signed(uint8_t *code, size_t n, bool wide, unsigned char *out)
+{
+    flip(code, n, wide);
+    if (wide)
+        memcpy(out, code, n);
+    else
+        tui_nibbles_pack(code, n, true, out);
+}
+
+static void get_signed(const unsigned char *in, size_t n, bool wide, uint8_t *code)
+{
+    if (wide)
+        memcpy(code, in, n);
+    else
+        tui_nibbles_unpack(in, n, true, code);
+    flip(code, n, wide);
+}
+
+/* x·s to the nearest; what is stored is 1/s. */
+static void code_symmetric(const struct tu_coding *c, const float *x, size_t n, float *param,
+                           unsigned char *out)
+{
+    const unsigned bits = bits_of(c);
+    const float half = (float)(1u << (bits - 1));
+    uint8_t code[PART];
+    float lo, hi;
+    tui_range(c->cpu, x, n, &lo, &hi);
+    const float amax = -lo > hi ? -lo : hi, s = amax > 0 ? 2 * half / (2 * amax) : 1;
+    const struct tui_affine_map map = {s, true, 0, -half, half - 1, half, 2 * half - 1};
+    param[0] = 1 / s;
+    for (size_t i = 0; i < n; i += PART, out += PART * bits / 8) {
+        const size_t k = n - i < PART ? n - i : PART;
+        tui_affine_code(c->cpu, &map, x + i, k, code);
+        put_signed(code, k, bits == 8, out);
+    }
+}
+
+/* The same less the middle of the range. */
+static void code_middle(const struct tu_coding *c, const float *x, size_t n, float *param,
                        unsigned char *out)
 {
     unsigned bits = bits_of(c);
-    float lo = INFINITY, hi = -INFINITY, half = (float)(1u << (bits - 1)), s, offset = 0;
+    float lo = INFINITY, hi = -INFINITY, half = (float)(1u << (bits - 1)), s, offset;
     for (size_t i = 0; i < n; i++) {
         lo = x[i] < lo ? x[i] : lo;
         hi = x[i] > hi ? x[i] : hi;
     }
-    if (c->param[ASYM]) {
-        s = hi > lo ? 2 * half / (hi - lo) : 1;
-        offset = (hi + lo) / 2;
-        param[1] = offset;
-    } else {
-        float amax = -lo > hi ? -lo : hi;
-        s = amax > 0 ? 2 * half / (2 * amax) : 1;
-    }
+    s = hi > lo ? 2 * half / (hi - lo) : 1;
+    offset = (hi + lo) / 2;
+    param[1] = offset;
     param[0] = 1 / s;
     for (size_t i = 0; i < n; i++) {
         float v = (x[i] - offset) * s;
@@ -98,9 +145,11 @@ static int encode(const struct tu_coding *c, uint64_t first, size_t n, const flo
     (void)err;
     size_t group = (size_t)c->param[GROUP];
     float *param = side[0];
+    void (*const group_fn)(const struct tu_coding *, const float *, size_t, float *,
+                           unsigned char *) = c->param[ASYM] ? code_middle : code_symmetric;
     for (size_t i = 0; i < n; i += group, param += c->param[ASYM] ? 2 : 1)
-        code_group(c, x + i, n - i < group ? n - i : group, param,
-                   (unsigned char *)code + i * bits_of(c) / 8);
+        group_fn(c, x + i, n - i < group ? n - i : group, param,
+                 (unsigned char *)code + i * bits_of(c) / 8);
     return 0;
 }
 
@@ -113,16 +162,16 @@ static int decode(const struct tu_coding *c, uint64_t first, size_t n, const voi
     const bool asym = c->param[ASYM] != 0, wide = bits_of(c) == 8;
     const unsigned char *in = code;
     const float *param = side[0];
+    uint8_t q[PART];
     for (size_t at = 0; at < n; at += group, param += asym ? 2 : 1) {
         const size_t end = n - at < group ? n : at + group;
         const float unit = param[0], middle = asym ? param[1] : 0;
-        for (size_t i = at; wide && i < end; i++)
-            x[i] = (float)(int8_t)in[i] * unit + middle;
-        for (size_t i = at; !wide && i < end; i += 2) {
-            const int a = in[i / 2] >> 4, b = in[i / 2] & 15;
-            x[i] = (float)(a > 7 ? a - 16 : a) * unit + middle;
-            if (i + 1 < end)
-                x[i + 1] = (float)(b > 7 ? b - 16 : b) * unit + middle;
+        for (size_t i = at; i < end; i += PART) {
+            const size_t k = end - i < PART ? end - i : PART;
+            get_signed(in + (wide ? i : i / 2), k, wide, q);
+            tui_affine_values(c->cpu, q, k, wide ? 128 : 8, unit, x + i);
+            for (size_t m = i; asym && m < i + k; m++)
+                x[m] += middle;
         }
     }
     return 0;
