@@ -355,6 +355,9 @@ static int make_folder(struct hf_sink *s, struct tu_err *err)
         return tu_fail(err, TU_EEXISTS, "%s: exists and is no folder", path);
     if (!s->force && !is_empty(path))
         return tu_fail(err, TU_EEXISTS, "%s: exists and is not empty", path);
+    int rc = s->force ? tu_folder_replaceable(path, err) : 0;
+    if (rc)
+        return rc;
     struct tu_buf b = { 0 };
     if (tu_buf_printf(&b, err, "%s.partial-%ld", path, (long)getpid()))
         return TU_ENOMEM;

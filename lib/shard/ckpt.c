@@ -423,11 +423,5 @@ int tu_ckpt_check(const struct tu_ckpt *c, struct tu_err *err)
                         "%.80s: '%.80s': %llu of %llu elements are in its files", c->root,
                         t->name, (unsigned long long)have, (unsigned long long)want);
     }
-    if (!rc && c->canonical && !c->model.tied && has_role(c, "embed.weight") &&
-        !has_role(c, "head.weight"))
-        rc = tu_fail(err, TU_EINCOMPLETE,
-                     "%.150s: no output head, and the configuration does not tie it "
-                     "to the embedding",
-                     c->root);
     return rc;
 }

@@ -98,6 +98,8 @@ int tui_shard_meta(struct tu_ckpt *c, struct tu_tensor *t, const uint64_t *at,
 /* Bytes that stay zero. */
 int tui_add_blank(struct tu_ckpt *c, uint32_t f, uint32_t index, uint64_t off, uint64_t n,
                   struct tu_err *err);
+/* Errors: TU_EUSAGE where a plan's names cannot be known. */
+int tui_need_family(const struct tu_ckpt *c, struct tu_err *err);
 /* dtype of a role's tensors in a plan. */
 uint32_t tui_plan_dtype(const struct tu_ckpt *c, uint32_t dtype);
 /* The roles of the pieces become atoms, in canonical order; those not selected do not. */

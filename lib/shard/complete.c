@@ -248,6 +248,11 @@ int tui_check_complete(const struct tu_ckpt *c, const struct tu_shard_opts *o,
     if (!rc && s.list.n)
         rc = tu_fail(err, TU_EINCOMPLETE, "%.60s: %zu tensor%s missing: %s", c->root,
                      s.list.n, s.list.n == 1 ? " is" : "s are", s.list.text);
+    if (!rc && !c->model.tied && there(&s, "embed.weight") && !there(&s, "head.weight"))
+        rc = tu_fail(err, TU_EINCOMPLETE,
+                     "%.150s: no output head, and the configuration does not tie it to "
+                     "the embedding (--include '.*' reads what there is)",
+                     c->root);
     for (int k = 0; k < KINDS; k++) {
         tu_free(s.part[k]);
         tu_names_free(s.seen[k]);

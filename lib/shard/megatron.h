@@ -23,8 +23,6 @@ int tui_args_make(struct tu_ckpt *c, const struct tu_pnode *old, uint32_t pad,
  * there is no tracker. */
 int tui_megatron_folder(struct tu_ckpt *c, const char *iteration, char **out,
                         struct tu_err *err);
-/* Errors: TU_EUSAGE where a plan's names cannot be known. */
-int tui_need_family(const struct tu_ckpt *c, struct tu_err *err);
 /* c->iteration from the key, where it is given, and the folder that it makes. */
 int tui_megatron_iteration(struct tu_ckpt *c, const struct tu_spec *spec,
                            struct tu_err *err);

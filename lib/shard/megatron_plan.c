@@ -53,17 +53,6 @@ static int mesh(struct tu_ckpt *c, const struct tu_spec *spec, uint32_t *pad,
     return 0;
 }
 
-int tui_need_family(const struct tu_ckpt *c, struct tu_err *err)
-{
-    int rc = tui_need_plain(c->from, "the layout cuts tensors", err);
-    return rc || c->canonical
-               ? rc
-               : tu_fail(err, TU_EUSAGE,
-                         "%.150s: the model's family is not known (--list=families "
-                         "shows those that are): give --family or a config.json",
-                         c->from->root);
-}
-
 void tui_megatron_iteration_folder(const struct tu_ckpt *c, char out[32])
 {
     if (c->iteration < 0)

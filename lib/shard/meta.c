@@ -166,8 +166,8 @@ static int meta_plan(struct tu_ckpt *c, const struct tu_spec *spec,
         rc = tu_fail(err, TU_EUSAGE,
                      "embed= is rows (Llama 3) or columns (Llama 1 and 2)");
     if (!rc)
-        rc = tui_need_plain(c->from, "the layout cuts tensors", err);
-    if (!rc && (!c->canonical || !c->model.gated || !c->model.rmsnorm ||
+        rc = tui_need_family(c, err);
+    if (!rc && (!c->model.gated || !c->model.rmsnorm ||
                 c->model.experts || c->model.qkv_bias))
         rc = tu_fail(err, TU_EUSAGE, "%.100s: family '%s' has no form in Meta's files",
                      c->from->root, c->model.family);

@@ -66,6 +66,22 @@ static int target_dims(const struct tu_ckpt *c, const struct tu_fuse *f, const c
     return rc;
 }
 
+int tui_need_family(const struct tu_ckpt *c, struct tu_err *err)
+{
+    const char *family = c->from->model.family;
+    int rc = tui_need_plain(c->from, "the layout cuts tensors", err);
+    if (rc || c->canonical)
+        return rc;
+    return *family ? tu_fail(err, TU_EUSAGE,
+                             "%.150s: no map has the names of family '%.40s' "
+                             "(--list=families shows those that have one)",
+                             c->from->root, family)
+                   : tu_fail(err, TU_EUSAGE,
+                             "%.150s: the model's family is not known (--list=families "
+                             "shows those that are): give --family or a config.json",
+                             c->from->root);
+}
+
 uint32_t tui_plan_dtype(const struct tu_ckpt *c, uint32_t dtype)
 {
     return c->dtype != TU_DTYPE_NONE && tu_dtype_is_float(dtype) ? c->dtype : dtype;

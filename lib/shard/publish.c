@@ -197,10 +197,16 @@ int tui_refuse(const struct tu_ckpt *from, struct tu_ckpt *to,
     int rc = refuse_overlap(from, to, err);
     for (size_t i = 0; o && o->mean && i < o->mean->n && !rc; i++)
         rc = refuse_overlap(o->mean->with[i], to, err);
+    if (!rc && !from->atoms && from->dropped)
+        rc = tu_fail(err, TU_EINCOMPLETE,
+                     "%.200s: none of its %llu tensors is taken by this layout",
+                     from->root, (unsigned long long)from->dropped);
     if (rc)
         return rc;
     if (!lstat(to->root, &st) && !(o && o->force) && S_ISDIR(st.st_mode))
         return tu_fail(err, TU_EEXISTS, "%.200s: exists (-f replaces it)", to->root);
+    if ((rc = tu_folder_replaceable(to->root, err)))
+        return rc;
     if (!lstat(to->root, &st) && S_ISDIR(st.st_mode) != !!*to->file[0].path)
         return tu_fail(err, TU_EEXISTS, "%.200s: is %sa folder", to->root,
                        S_ISDIR(st.st_mode) ? "" : "not ");

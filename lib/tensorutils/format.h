@@ -196,6 +196,9 @@ TU_API TU_MUST int tu_source_view(struct tu_source **out, struct tu_source *belo
                                   const struct tu_view_item *item, size_t n,
                                   const struct tu_meta *meta, size_t metas, struct tu_err *err);
 
+/* 0: nothing is there, or a folder that is empty or holds a checkpoint, by the names in
+ * it. Errors: TU_EEXISTS naming one of the other files; TU_EIO. */
+TU_API TU_MUST int tu_folder_replaceable(const char *path, struct tu_err *err);
 TU_API TU_MUST int tu_sink_open(struct tu_sink **out, const char *path,
                                 const struct tu_format *format, const struct tu_save *what,
                                 const struct tu_job *job, struct tu_err *err);

@@ -58,7 +58,7 @@ same_as() { sed 's/ - / /' | diff "$1" -; }
         shard-ckpt diff --from-b hf other back
     done
     run -2 shard-ckpt convert --to megatron:tp=2 other no
-    assert_output --partial "family is not known"
+    assert_output --partial "no map has the names of family 'somebodys'"
     run -2 shard-ckpt convert --to meta other no
 }
 
@@ -942,4 +942,31 @@ a_hole() {
     shard-ckpt convert --to hf --max-shard-size 600K m.safetensors o
     run -0 shard-ckpt diff m.safetensors o
     [ "$(echo o.partial*)" = 'o.partial*' ]
+}
+
+@test "-f replaces a checkpoint, and nothing else" {
+    mkdir -p mine/thesis
+    echo x >mine/thesis/main.tex
+    run -2 shard-ckpt convert -f --to hf "$DATA/hf/llama" mine
+    assert_output --partial "holds 'thesis' and no checkpoint: -f replaces nothing else"
+    run -2 quantize -f -t q8_0 "$DATA/hf/llama" -o mine/
+    [ -f mine/thesis/main.tex ]
+    mkdir empty
+    shard-ckpt convert -f --to hf "$DATA/hf/llama" empty
+    shard-ckpt convert -f --to megatron:tp=2 "$DATA/hf/llama" empty
+    shard-ckpt convert -f --to meta:tp=1 "$DATA/hf/llama" empty
+    run -0 shard-ckpt diff empty "$DATA/hf/llama"
+}
+
+@test "a part of a model is read with --include; an unknown family is named" {
+    shard-ckpt convert --exclude 'lm_head.*' --to hf "$DATA/hf/llama" part
+    run -3 shard-ckpt ls part
+    assert_output --partial "no output head, and the configuration does not tie it to the embedding (--include '.*' reads what there is)"
+    run -0 shard-ckpt ls --include '.*' part
+    sed 's/"model_type": *"llama"/"model_type": "nobody"/' "$DATA/hf/llama/config.json" >config.json
+    mkdir odd && cp config.json "$DATA"/hf/llama/*.safetensors odd
+    for to in megatron meta; do
+        run -2 shard-ckpt convert --to "$to" odd o
+        assert_output --partial "no map has the names of family 'nobody'"
+    done
 }
