@@ -117,6 +117,8 @@ static int one(struct line *l, const struct tu_schedule *row, const struct tu_sp
         rc = tu_sim_run(&sim, s, &c, NULL, &faults, err);
     if (!rc && !faults)
         fill(l, s, &c, &sim, q.cap, cap_unit);
+    else if (!rc)
+        strcpy(l->note, "not valid: verify tells why");
     l->sched = s;
     tu_sim_release(&sim);
     tu_cost_release(&c);

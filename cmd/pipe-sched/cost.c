@@ -60,7 +60,7 @@ int pipe_cost_over(struct tu_cost *c, const struct pipe_shape *s, struct tu_err 
     if (!rc && o->times)
         rc = times_over(c, s, err);
     if (!rc && o->memory)
-        if ((rc = tu_cost_memory(c, o->memory, parts, err)))
+        if ((rc = tu_cost_memory(c, o->memory, s->chunks, err)))
             tu_err_prefix(err, "--memory %s", o->memory);
     if (o->release)
         c->release = TU_MEM_SPLIT;

@@ -25,6 +25,19 @@ static uint32_t clamp(uint64_t v)
     return v > UINT32_MAX ? UINT32_MAX : (uint32_t)v;
 }
 
+/* A group that is smaller than the pipeline comes back before its gradients do. */
+static void advise(struct tu_ctx *ctx, const struct tu_schedule *row,
+                   const struct tu_sched_params *q)
+{
+    uint64_t group;
+    if (row->grouped && q->v > 1 && !tu_spec_u64(q->spec, "group", q->p, &group, NULL) &&
+        group < q->p && group < q->m)
+        tu_warn(ctx,
+                "%s: groups of %llu micro-batches are fewer than p = %u: the ranks wait for "
+                "one another; Megatron refuses such groups",
+                row->name, (unsigned long long)group, q->p);
+}
+
 static int run(struct tu_ctx *ctx, int argc, char **argv)
 {
     struct tu_err err;
@@ -60,6 +73,8 @@ static int run(struct tu_ctx *ctx, int argc, char **argv)
     rc = pipe_cap(&cost, q.v, &q.cap, &err);
     if (!rc)
         rc = tu_schedule_make(&s, row, &q, &err);
+    if (!rc)
+        advise(ctx, row, &q);
     if (!rc && s->pipelines > 1) { /* stages of both have times */
         tu_cost_release(&cost);
         rc = pipe_cost_get(&cost, &(struct pipe_shape){q.p, q.v, 1, s->pipelines}, &err);

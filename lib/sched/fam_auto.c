@@ -2,7 +2,8 @@
 /* fam_auto.c: zero-bubble schedules found for the given times and memory: ZB-1p and
  * ZB-2p.
  *
- * The heuristic's order is what is emitted; pipe-sched optimize improves and proves.
+ * The heuristic's order is what is emitted, or a list's where memory is scarce; pipe-sched
+ * optimize improves and proves.
  * Source: Qi et al., "Zero Bubble Pipeline Parallelism", 2024. */
 #include "sched/families.h"
 #include "sched/zb_greedy.h"
@@ -23,6 +24,9 @@ static int automatic(struct tu_sched **out, const struct tu_sched_params *q,
     tui_place_loop(&b);
     kind = tu_alloc(3 * (size_t)q->p * q->m, 1, err);
     b.code = b.code ? b.code : kind ? tui_zb_greedy(&l, kind, &span, err) : TU_ENOMEM;
+    b.code = b.code ? b.code : tui_zb_lists(&l, kind, &span, err);
+    if (!b.code && span == INT64_MAX)
+        b.code = tu_fail(err, TU_EUSAGE, "no order was found under the memory cap");
     for (uint32_t r = 0; r < q->p && !b.code; r++) {
         uint32_t next[TU_OP_W + 1] = {0};
         for (size_t k = 0; k < 3 * (size_t)q->m; k++) {

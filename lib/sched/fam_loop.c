@@ -55,6 +55,17 @@ static int group_legal(const struct tu_sched_params *q, struct tu_err *err)
     return rc;
 }
 
+/* Forwards of rank r before its first backward: the chunks above, and `step` for each rank
+ * below. A group smaller than p comes round to the last rank before the first rank gives the
+ * gradients that the last one waits for, unless that is no more than two groups ahead. */
+static uint32_t warm_of(const struct order *o, uint32_t p, uint32_t r, uint32_t step)
+{
+    uint32_t ahead = step * (p - 1 - r);
+    if (o->v > 1 && o->g < p && o->g < o->m && ahead > 2 * o->g)
+        ahead = 2 * o->g;
+    return ahead + (o->v - 1) * o->g;
+}
+
 static void fwd(struct tui_build *b, const struct order *o, uint32_t p, uint32_t r,
                 uint32_t k)
 {
@@ -82,7 +93,7 @@ static int interleaved(struct tu_sched **out, const struct tu_sched_params *q,
     b.code = b.code ? b.code : rc;
     tui_place_loop(&b);
     for (uint32_t r = 0; r < q->p && !b.code; r++) {
-        uint32_t n = q->m * q->v, warm = 2 * (q->p - 1 - r) + (q->v - 1) * o.g + extra;
+        uint32_t n = q->m * q->v, warm = warm_of(&o, q->p, r, 2) + extra;
         warm = warm < n ? warm : n;
         for (uint32_t k = 0; k < n + warm; k++) {
             if (k < n)
@@ -104,7 +115,7 @@ static int interleaved_zb(struct tu_sched **out, const struct tu_sched_params *q
     b.code = b.code ? b.code : rc;
     tui_place_loop(&b);
     for (uint32_t r = 0; r < q->p && !b.code; r++) {
-        uint32_t n = q->m * q->v, warm = (q->v - 1) * o.g + q->p - 1 - r, done = 0;
+        uint32_t n = q->m * q->v, warm = warm_of(&o, q->p, r, 1), done = 0;
         warm = warm < n ? warm : n;
         for (uint32_t k = 0; k < n + warm; k++) {
             if (k < n)
@@ -211,6 +222,7 @@ const struct tu_schedule tui_interleaved = {
     .chunks_max = TU_SCHED_MAX,
     .chunks = 2,
     .key = group_keys,
+    .grouped = true,
     .legal = group_legal,
     .make = interleaved,
 };
@@ -232,6 +244,7 @@ const struct tu_schedule tui_interleaved_zb = {
     .chunks_max = TU_SCHED_MAX,
     .chunks = 2,
     .key = zb_keys,
+    .grouped = true,
     .legal = group_legal,
     .make = interleaved_zb,
 };

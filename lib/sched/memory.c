@@ -8,16 +8,22 @@
 #include "sched/build.h"
 #include "sched/memory.h"
 
-struct tui_mem tui_mem_of(const struct tu_cost *c, uint32_t chunks)
+struct tui_mem tui_mem_of(const struct tu_cost *c, uint32_t chunks, uint32_t slices)
 {
-    if (c->mem_b)
-        return (struct tui_mem){c->mem_unit, c->mem_b, c->mem_w, c->mem_ckpt};
-    return (struct tui_mem){2 * (int64_t)chunks, 2, 1, 0};
+    if (c->mem_b) /* of a slice as of a whole: then M_B is as many times more */
+        return (struct tui_mem){c->mem_unit * slices, c->mem_b, c->mem_w, c->mem_ckpt};
+    return (struct tui_mem){2 * (int64_t)chunks * slices, 2, 1, 0};
+}
+
+int64_t tui_mem_at_w(const struct tu_cost *c)
+{
+    struct tui_mem m = tui_mem_of(c, 1, 1);
+    return c->release == TU_MEM_SPLIT ? m.for_w : m.full;
 }
 
 int64_t tu_cost_unit(const struct tu_cost *c, uint32_t chunks)
 {
-    return tui_mem_of(c, chunks).unit;
+    return tui_mem_of(c, chunks, 1).unit;
 }
 
 int tui_cap_low(const struct tu_cost *c, uint32_t chunks, int64_t cap, const char *what,
@@ -80,8 +86,7 @@ static int events(const struct tu_sim *r, const struct tu_sched *s,
                   const struct tu_cost *c, uint32_t rank, struct event **out, size_t *n,
                   struct tu_err *err)
 {
-    /* Where the cost has no sizes mem_unit is two for each chunk and slice. */
-    struct tui_mem m = tui_mem_of(c, (uint32_t)(r->mem_unit / 2));
+    struct tui_mem m = tui_mem_of(c, 1, 1); /* the unit is r's */
     struct event *e = tu_alloc(2 * s->n[rank] + 2, sizeof *e, err);
     if (!e)
         return TU_ENOMEM;
@@ -182,7 +187,7 @@ static int versions(struct tu_sim *r, const struct tu_sched *s, uint32_t rank,
 int tui_memory_peaks(struct tu_sim *r, const struct tu_sched *s, const struct tu_cost *c,
                      struct tu_err *err)
 {
-    r->mem_unit = tui_mem_of(c, tu_sched_chunks(s) * s->slices).unit;
+    r->mem_unit = tui_mem_of(c, tu_sched_chunks(s), s->slices).unit;
     r->peak = tu_alloc(s->ranks, sizeof *r->peak, err);
     r->versions = tu_calloc(s->ranks, sizeof *r->versions, err);
     r->staleness = tu_calloc(s->ranks, sizeof *r->staleness, err);

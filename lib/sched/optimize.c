@@ -7,9 +7,12 @@
  * time, so the result is the same everywhere. */
 #include <string.h>
 #include "sched/anneal.h"
+#include "sched/families.h"
 #include "sched/problem.h"
 
 #define BEAM_CELLS 128 /* stages times micro-batches that beams search with full effort */
+#define STATE_CELLS 4096 /* so many that they search at all */
+#define MOVE_CELLS 512   /* so many that annealing moves with full effort */
 
 struct attempt {
     const struct tui_problem *x;
@@ -34,13 +37,12 @@ static void take(struct attempt *a, struct tui_order *o, const char *method)
 }
 
 /* A row of the table as a start; one that is not legal here is passed over. */
-static int start(struct attempt *a, const char *name, const struct tu_sched_params *q,
-                 struct tu_err *err)
+static int start(struct attempt *a, const struct tu_schedule *row,
+                 const struct tu_sched_params *q, struct tu_err *err)
 {
     struct tu_sched *s = NULL;
     struct tui_order o = {0};
     bool fits = false;
-    const struct tu_schedule *row = tu_schedule_find(name);
     int rc = tu_schedule_make(&s, row, q, err);
     if (rc)
         return rc == TU_EUSAGE ? 0 : rc;
@@ -54,18 +56,26 @@ static int start(struct attempt *a, const char *name, const struct tu_sched_para
     return rc;
 }
 
+/* Rows that search for seconds; v-search has all that v-zb finds. */
+static bool slow(const struct tu_schedule *row)
+{
+    return row == &tui_v_search || row == &tui_v_zb;
+}
+
 static bool done(const struct attempt *a)
 {
     return a->best.op && (a->best.value <= a->bound || a->best.value <= a->stop);
 }
 
 /* States that beams may look at: each takes as long as it has operations, and of large
- * problems no beam sees more than a sliver. */
+ * problems no beam sees more than a sliver. Past STATE_CELLS not even a narrow one ends. */
 static uint64_t beam_effort(const struct attempt *a)
 {
     uint64_t cells = (uint64_t)a->x->stages * a->x->m, most = BEAM_CELLS;
     if (cells <= most)
         return a->how->effort;
+    if (cells > STATE_CELLS)
+        return 0;
     return (uint64_t)((double)a->how->effort * (double)(most * most) /
                       (double)(cells * cells));
 }
@@ -96,7 +106,9 @@ static int beams(struct attempt *a, struct tu_err *err)
 
 static int improve(struct attempt *a, struct tu_err *err)
 {
-    uint64_t tries = a->how->effort / 4;
+    uint64_t cells = (uint64_t)a->x->stages * a->x->m, tries = a->how->effort / 4;
+    if (cells > MOVE_CELLS) /* each takes as long as it has operations */
+        tries = (uint64_t)((double)tries * MOVE_CELLS / (double)cells);
     if (done(a) || a->optimal || !a->best.op || !tries)
         return 0;
     int64_t target = a->bound > a->stop ? a->bound : a->stop, before = a->best.value;
@@ -108,19 +120,16 @@ static int improve(struct attempt *a, struct tu_err *err)
 
 static int attempt(struct attempt *a, const struct tu_sched_params *q, struct tu_err *err)
 {
-    static const char *const linear[] = {"zb-1p", "zb-h1", "zb-h2", "1f1b", NULL};
-    static const char *const vee[] = {"zb-v-auto", "zb-v", "v-half", "v-min", NULL};
-    static const char *const loop[] = {"interleaved-zb", "interleaved-1f1b", NULL};
     const struct tui_problem *x = a->x;
     bool v = x->stages == 2 * x->p && x->place[x->stages - 1] == 0;
-    const char *const *name = x->stages == x->p ? linear : v ? vee : loop;
     int64_t work = tui_bound_work(x), path = tui_bound_path(x);
     int rc = 0;
     a->bound = work > path ? work : path;
-    for (; *name && !rc; name++)
-        rc = start(a, *name, q, err);
-    if (!rc && v && !done(a) && a->how->effort >= 100000 && x->p * x->m <= 512)
-        rc = start(a, "v-search", q, err);
+    for (size_t k = 0; tu_schedules[k] && !rc; k++)
+        if (!tu_schedules[k]->rank && !slow(tu_schedules[k]))
+            rc = start(a, tu_schedules[k], q, err);
+    if (!rc && v && !done(a) && a->how->effort >= 100000)
+        rc = start(a, &tui_v_search, q, err);
     if (!rc)
         rc = beams(a, err);
     if (!rc)

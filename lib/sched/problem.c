@@ -43,10 +43,8 @@ int tui_problem_make(struct tui_problem *x, const uint32_t *place, uint32_t stag
             x->begin[r] = x->barrier ? 0 : at;
         at += x->f[s];
     }
-    x->mem_f = c->mem_b ? c->mem_b : 2;
-    x->mem_w = !c->mem_b                    ? (c->release == TU_MEM_SPLIT ? 1 : 2)
-               : c->release == TU_MEM_SPLIT ? c->mem_w
-                                            : c->mem_b;
+    x->mem_f = tui_mem_of(c, 1, 1).full;
+    x->mem_w = tui_mem_at_w(c);
     x->mem_i = x->mem_f - x->mem_w;
     if (x->cap && x->cap < x->mem_f) {
         tui_problem_release(x);

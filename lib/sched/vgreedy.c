@@ -8,6 +8,7 @@
  * (ZB-V). */
 #include <string.h>
 #include "sched/families.h"
+#include "sched/memory.h"
 
 /* Passes along the V in the order of a micro-batch. */
 enum pass { DOWN_F, UP_F, DOWN_I, UP_I, PASSES };
@@ -231,8 +232,9 @@ static int zbv_auto(struct tu_sched **out, const struct tu_sched_params *q,
     g.cost[TU_OP_F] = tu_cost_time(c, TU_OP_F, 0, UINT32_MAX);
     g.cost[TU_OP_I] = tu_cost_time(c, TU_OP_I, 0, UINT32_MAX);
     g.cost[TU_OP_W] = tu_cost_time(c, TU_OP_W, 0, UINT32_MAX);
-    g.mem_f = c->mem_b ? c->mem_b : 2;
-    g.mem_w = !c->mem_b ? 1 : c->release == TU_MEM_AT_W ? c->mem_b : c->mem_w;
+    struct tui_mem size = tui_mem_of(c, 2, 1);
+    g.mem_f = size.full;
+    g.mem_w = q->cap || c->mem_b ? tui_mem_at_w(c) : size.for_w;
     g.mem_i = g.mem_f - g.mem_w;
     g.cap = q->cap ? q->cap : 2 * (int64_t)q->p * g.mem_f;
     char text[40];

@@ -2,11 +2,15 @@
 /* zb_greedy.c: the zero-bubble heuristic: grow all ranks' orders together, micro-batch by
  * micro-batch, putting weight gradients where a rank would wait anyway.
  *
- * Eight variants (three yes-or-no rules) are tried and the shortest span is taken.
+ * Eight variants (three yes-or-no rules) are tried and the shortest span is taken. Their rules
+ * were not made for a cap below the memory of 1F1B; for that there are two lists: whatever can
+ * start first does, a gradient before a forward before a weight gradient.
  * Source: Qi et al., "Zero Bubble Pipeline Parallelism", 2024, section 3.1. */
 #include <string.h>
 #include "sched/memory.h"
 #include "sched/zb_greedy.h"
+
+#define LIST_MAX 200000000 /* ranks looked at while a list is made, at most */
 
 int tui_line_of(struct tui_line *l, const struct tu_sched_params *q, struct tu_err *err)
 {
@@ -26,8 +30,9 @@ int tui_line_of(struct tui_line *l, const struct tu_sched_params *q, struct tu_e
     }
     l->c_fwd = c->transfer[0];
     l->c_bwd = c->transfer[1];
-    l->mem_f = c->mem_b ? c->mem_b : 2;
-    l->mem_w = c->release == TU_MEM_AT_W && c->mem_b ? c->mem_b : c->mem_b ? c->mem_w : 1;
+    struct tui_mem size = tui_mem_of(c, 1, 1);
+    l->mem_f = size.full;
+    l->mem_w = l->cap || c->mem_b ? tui_mem_at_w(c) : size.for_w;
     l->mem_i = l->mem_f - l->mem_w;
     if (!l->cap || l->cap >= l->mem_f)
         return 0;
@@ -103,6 +108,14 @@ static int64_t most_wait(const struct grow *g)
     return most;
 }
 
+/* So many more forwards that a rank can run after its predecessor: one less, or as many
+ * where that has run all. The times alone would let a quick rank run ahead of its inputs. */
+static uint32_t follow(const struct tui_line *l, uint32_t extra, uint32_t before)
+{
+    uint32_t most = before + 1 == l->m ? before : before ? before - 1 : 0;
+    return extra < most ? extra : most;
+}
+
 /* The first micro-batch, with as many forwards as fit before its gradient comes back. */
 static void warm_up(struct grow *g, uint32_t *extra)
 {
@@ -122,8 +135,7 @@ static void warm_up(struct grow *g, uint32_t *extra)
         back = (clock > due ? clock : due) + l->i[k];
     }
     for (uint32_t k = 1; k < l->p; k++)
-        while (extra[k] && extra[k] >= extra[k - 1] && 1 + extra[k] < l->m)
-            extra[k]--;
+        extra[k] = follow(l, extra[k], extra[k - 1]);
     for (uint32_t k = 0; k < l->p; k++)
         for (uint32_t j = 0; j < extra[k]; j++)
             put(g, k, TU_OP_F);
@@ -216,36 +228,105 @@ static int64_t grow(struct grow *g, uint32_t *take)
     return g->stuck ? INT64_MAX : span;
 }
 
+/* When rank k could start an operation of this kind; INT64_MAX: not as things are. */
+static int64_t start_of(const struct grow *g, uint32_t k, enum tu_op_kind kind,
+                        uint32_t window)
+{
+    const struct tui_line *l = g->l;
+    const struct rank *r = &g->r[k];
+    int64_t ready = 0;
+    bool can = r->w < r->i;
+    if (kind == TU_OP_F) {
+        can = r->f < l->m && (!k || r[-1].f > r->f) && r->mem + l->mem_f <= l->cap &&
+              r->f - r->i < window;
+        ready = can ? f_ready(g, k) : 0;
+    } else if (kind == TU_OP_I) {
+        can = r->i < r->f && (k + 1 == l->p || r[1].i > r->i);
+        ready = can ? i_ready(g, k) : 0;
+    }
+    return !can ? INT64_MAX : ready > r->clock ? ready : r->clock;
+}
+
+/* Whatever can start first; with `narrow` no rank is ahead further than 1F1B lets it. */
+static int64_t list(struct grow *g, bool narrow)
+{
+    static const enum tu_op_kind kind[] = {TU_OP_I, TU_OP_F, TU_OP_W};
+    const struct tui_line *l = g->l;
+    memset(g->r, 0, l->p * sizeof *g->r);
+    for (size_t left = 3 * (size_t)l->p * l->m; left; left--) {
+        int64_t first = INT64_MAX, at;
+        uint32_t rank = 0;
+        enum tu_op_kind what = TU_OP_F;
+        for (unsigned n = 0; n < 3; n++)
+            for (uint32_t k = 0; k < l->p; k++)
+                if ((at = start_of(g, k, kind[n], narrow ? l->p - k : l->m)) < first)
+                    first = at, rank = k, what = kind[n];
+        if (first == INT64_MAX)
+            return INT64_MAX;
+        put(g, rank, what);
+    }
+    int64_t span = 0;
+    for (uint32_t k = 0; k < l->p; k++)
+        if (g->r[k].clock - g->r[k].first_f > span)
+            span = g->r[k].clock - g->r[k].first_f;
+    return span;
+}
+
+static void keep(const struct grow *g, int64_t t, uint8_t *kind, int64_t *span)
+{
+    if (t >= *span)
+        return;
+    *span = t;
+    memcpy(kind, g->kind, 3 * (size_t)g->l->p * g->l->m);
+}
+
+static int begin(struct grow *g, const struct tui_line *l, struct tu_err *err)
+{
+    size_t ops = 3 * (size_t)l->p * l->m;
+    *g = (struct grow){.l = l};
+    g->r = tu_alloc(l->p, sizeof *g->r, err);
+    g->f_end = tu_alloc(ops, sizeof *g->f_end, err);
+    g->kind = tu_alloc(ops, 1, err);
+    if (!g->r || !g->f_end || !g->kind)
+        return TU_ENOMEM;
+    g->i_end = g->f_end + (size_t)l->p * l->m;
+    return 0;
+}
+
+static void end(struct grow *g)
+{
+    tu_free(g->r);
+    tu_free(g->f_end);
+    tu_free(g->kind);
+}
+
+int tui_zb_lists(const struct tui_line *l, uint8_t *kind, int64_t *span, struct tu_err *err)
+{
+    struct grow g;
+    if (!l->cap || l->cap >= l->p * l->mem_f || 3 * (uint64_t)l->p * l->m > LIST_MAX / l->p)
+        return 0;
+    int rc = begin(&g, l, err);
+    for (int narrow = 0; narrow < 2 && !rc; narrow++)
+        keep(&g, list(&g, narrow), kind, span);
+    end(&g);
+    return rc;
+}
+
 int tui_zb_greedy(const struct tui_line *l, uint8_t *kind, int64_t *span,
                   struct tu_err *err)
 {
-    size_t ops = 3 * (size_t)l->p * l->m;
-    struct grow g = {.l = l};
-    int rc = 0;
+    struct grow g;
+    int rc = begin(&g, l, err);
     uint32_t *take = tu_alloc(l->p, sizeof *take, err);
-    g.r = tu_alloc(l->p, sizeof *g.r, err);
-    g.f_end = tu_alloc(ops, sizeof *g.f_end, err);
-    g.kind = tu_alloc(ops, 1, err);
     *span = INT64_MAX;
-    if (!take || !g.r || !g.f_end || !g.kind) {
-        rc = TU_ENOMEM;
-        goto out;
-    }
-    g.i_end = g.f_end + (size_t)l->p * l->m;
-    for (unsigned v = 0; v < 8; v++) {
+    rc = take ? rc : TU_ENOMEM;
+    for (unsigned v = 0; v < 8 && !rc; v++) {
         g.bubble_first = !(v & 4);
         g.prefer_i = !(v & 2);
         g.fill_always = !(v & 1);
-        int64_t t = grow(&g, take);
-        if (t < *span) {
-            *span = t;
-            memcpy(kind, g.kind, ops);
-        }
+        keep(&g, grow(&g, take), kind, span);
     }
-out:
     tu_free(take);
-    tu_free(g.r);
-    tu_free(g.f_end);
-    tu_free(g.kind);
+    end(&g);
     return rc;
 }

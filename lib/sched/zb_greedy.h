@@ -19,8 +19,13 @@ TU_MUST int tui_line_of(struct tui_line *l, const struct tu_sched_params *q,
                         struct tu_err *err);
 void tui_line_release(struct tui_line *l);
 
-/* Best of the eight variants: kind[p][3m], the order of each rank. */
+/* Best of the eight variants: kind[p][3m], the order of each rank; *span INT64_MAX where none
+ * keeps to the cap. */
 TU_MUST int tui_zb_greedy(const struct tui_line *l, uint8_t *kind, int64_t *span,
                           struct tu_err *err);
+/* Under a cap below 1F1B's memory: replace what is longer than orders that start whatever can
+ * start first. Some order is found under every cap of tui_line_of. */
+TU_MUST int tui_zb_lists(const struct tui_line *l, uint8_t *kind, int64_t *span,
+                         struct tu_err *err);
 
 #endif

@@ -246,6 +246,7 @@ struct tu_schedule {
     bool timed;              /* its order depends on the times, too */
     const char *pieces;      /* what its micro-batches are, NULL: that */
     uint32_t chunks;         /* default of v; 0: chunks_min */
+    bool grouped;            /* of its key `group` fewer than p are legal, but slow */
 };
 TU_API extern const struct tu_schedule *const tu_schedules[]; /* NULL-ended */
 TU_API const struct tu_schedule *tu_schedule_find(const char *name);

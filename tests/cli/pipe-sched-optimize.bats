@@ -5,7 +5,7 @@ load helper
 
 @test "a schedule with its certificate; the schedule is valid and as long as it says" {
     run -0 --separate-stderr pipe-sched optimize -p 4 -m 5 --cost F=5,I=5,W=5 --release split --memory-cap 3
-    assert_equal "${stderr_lines[0]}" 'pipe-sched: span 105 by beam, with one stage on a rank: lower bound 105, optimal'
+    assert_equal "${stderr_lines[0]}" 'pipe-sched: span 105 by zb-1p, with one stage on a rank: lower bound 105, optimal'
     echo "$output" | { run -0 pipe-sched sim --release split; assert_line --partial 'span 105'; }
 }
 
@@ -39,7 +39,7 @@ load helper
 @test "what an optimum is among, and a hint where another placement does better" {
     # Zero bubble in a V, memory of 1F1B: m · (F + I + W) = 96; with one stage a rank 103 is the least.
     run -0 --separate-stderr pipe-sched optimize -p 8 -m 32 --memory-cap 8 -o s.json
-    assert_equal "$stderr" 'pipe-sched: span 103 by zb-1p, with one stage on a rank: lower bound 103, optimal
+    assert_equal "$stderr" 'pipe-sched: span 103 by zb-h1, with one stage on a rank: lower bound 103, optimal
 pipe-sched: --place=v: 96 or less; --place=any tries all'
     run -0 --separate-stderr pipe-sched optimize -p 8 -m 32 --memory-cap 8 --place any -o s.json --report r.json
     assert_regex "$stderr" 'span 96 by .*, with two stages in a V: lower bound 96, optimal$'
@@ -72,4 +72,19 @@ pipe-sched: --place=v: 96 or less; --place=any tries all'
     pipe-sched optimize -p 4 -m 8 --place v --memory-cap 2.5 --effort 20000 >a 2>/dev/null
     pipe-sched optimize -p 4 -m 8 --place v --memory-cap 2.5 --effort 20000 >b 2>/dev/null
     cmp a b
+}
+
+@test "a large problem ends, and not behind a 1F1B that waits for memory" {
+    run -0 --separate-stderr timeout 60 pipe-sched optimize -p 64 -m 512 --memory-cap 32 -o out.json
+    run -0 sh -c 'pipe-sched sim --json out.json | jq ".span <= 3100 and ([.per_rank[].peak] | max) <= 32"'
+    assert_output true
+}
+
+@test "nothing that gen makes is better than what optimize finds" {
+    for name in zb-1p zb-2p 2bp:fill=1 zb-h1 1f1b gpipe; do
+        pipe-sched gen -s $name -p 5 -m 7 --cost F=3,I=5,W=2,C=1 | pipe-sched sim --json | jq .span
+    done | sort -n >spans
+    pipe-sched optimize -p 5 -m 7 --cost F=3,I=5,W=2,C=1 --effort 1 -o out.json
+    run -0 pipe-sched sim --json out.json
+    assert [ "$(jq .span <<<"$output")" -le "$(head -n 1 spans)" ]
 }

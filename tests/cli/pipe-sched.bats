@@ -468,3 +468,44 @@ END
     run -0 pipe-sched gen -s bitpipe -p 4 -m 4 --to tikz
     refute_output --regexp 'op[A-Z]+![0-9]{3}'
 }
+
+@test "zb-1p and zb-2p with uneven stages: orders that run" {
+    printf '%s\n' F,0,8 F,1,2 F,2,3 I,0,3 I,1,9 I,2,1 W,0,8 W,1,1 W,2,8 >times
+    for name in zb-1p zb-2p; do
+        pipe-sched gen -s $name -p 3 -m 3 --times times >one
+        run -0 pipe-sched verify one
+    done
+}
+
+@test "groups smaller than the pipeline run, with a warning" {
+    for name in interleaved-1f1b interleaved-zb; do
+        for group in 1 2 3 6; do
+            run -0 --separate-stderr pipe-sched gen -s $name:group=$group -p 8 -m 12 -c 2
+            assert_regex "$stderr" "groups of $group micro-batches are fewer than p = 8"
+            run -0 pipe-sched verify <<<"$output"
+        done
+        run -0 --separate-stderr pipe-sched gen -s $name:group=12 -p 8 -m 12 -c 2
+        assert_equal "$stderr" ''
+    done
+}
+
+@test "generators keep to --memory-cap however memory is counted" {
+    run -0 sh -c 'pipe-sched gen -s zb-1p -p 4 -m 8 --cost F=2,I=1,W=1.25,C=1 --memory-cap 6 |
+        pipe-sched sim --json | jq "[.per_rank[].peak] | max"'
+    assert_output 6
+    run -0 sh -c 'pipe-sched gen -s zb-2p -p 1 -m 8 --cost F=2,I=7,W=11 --memory-cap 5 |
+        pipe-sched sim --json | jq "[.per_rank[].peak] | max"'
+    assert_output 5
+    run -0 sh -c 'pipe-sched gen -s zb-v-auto -p 2 -m 40 --cost F=1.25,I=2,W=1 --memory-cap 12 |
+        pipe-sched sim --json | jq "[.per_rank[].peak] | max"'
+    assert_output 12
+}
+
+@test "a slice of a micro-batch holds a slice of its memory" {
+    run -0 sh -c 'pipe-sched gen -s seq-1f1b:slices=2 -p 2 -m 4 |
+        pipe-sched sim --memory B=1 --json | jq -c "[.per_rank[].peak]"'
+    assert_output '[1.5,1]'
+    run -0 sh -c 'pipe-sched compare --memory B=3 -p 2 -m 4 seq-1f1b:slices=3 --json |
+        jq -r "select(.schedule).peak"'
+    assert_output 4
+}

@@ -127,6 +127,72 @@ static void one(const struct tu_schedule *row)
     eq_u64(missed, 0, "%s: mutations are caught", row->name);
 }
 
+/* Times of every stage, weights of micro-batches, transfers and sizes at random; half of the
+ * stages are far from the others. */
+static void uneven_cost(struct tu_cost *c, uint32_t stages, uint32_t m)
+{
+    char text[4096];
+    size_t n = 0;
+    random_cost(c);
+    for (uint32_t s = 0; s < stages; s++)
+        for (unsigned k = 0; k < 3; k++)
+            n += (size_t)snprintf(text + n, sizeof text - n, "%c,%u,%u\n", "FIW"[k], s,
+                                  draw(2) ? draw(4) : draw(30));
+    for (uint32_t i = 0; i < m && draw(2); i++)
+        n += (size_t)snprintf(text + n, sizeof text - n, "mb,%u,%u\n", i, 1 + draw(5));
+    if (tu_cost_times(c, text, n, NULL))
+        ok(false, "times");
+    c->release = draw(2) ? TU_MEM_SPLIT : TU_MEM_AT_W;
+    if (draw(2)) {
+        c->mem_b = 2 + draw(9);
+        c->mem_w = 1 + draw((uint32_t)c->mem_b);
+    }
+}
+
+/* Whatever a row makes for whatever times runs, and keeps to the cap it was given. */
+static void uneven(const struct tu_schedule *row)
+{
+    unsigned made = 0, bad = 0, over = 0;
+    bool slow = !strcmp(row->name, "v-search") || !strcmp(row->name, "v-zb");
+    for (uint32_t n = 0; n < (slow ? 8 : 250); n++) {
+        struct tu_sched_params q = {.p = 1 + draw(8), .m = 1 + draw(slow ? 6 : 14)};
+        struct tu_cost c;
+        struct tu_sched *s = NULL;
+        struct tu_sim sim;
+        struct tu_spec spec;
+        char text[40];
+        q.v = row->chunks_max > 2 ? row->chunks_min + draw(3) : row->chunks_min;
+        if (n % 3 == 0)
+            q.p = 2 + 2 * draw(3), q.m = q.p * (1 + draw(3));
+        if (slow)
+            q.p = 1 + draw(4);
+        uneven_cost(&c, q.p * q.v, q.m);
+        c.mem_unit = c.mem_b * q.v;
+        q.cost = &c;
+        if (row->caps)
+            q.cap = draw(2) * (1 + draw(3 * q.p)) * (c.mem_b ? c.mem_b : 2);
+        snprintf(text, sizeof text, row->grouped && draw(2) ? "x:group=%u" : "x",
+                 1 + draw(q.m));
+        if (tu_spec_parse(&spec, text, NULL))
+            ok(false, "spec");
+        q.spec = &spec;
+        if (!tu_schedule_make(&s, row, &q, NULL)) {
+            made++;
+            bool runs = !run(s, &c, &sim);
+            bad += !runs;
+            for (uint32_t r = 0; runs && q.cap && r < q.p; r++)
+                over += sim.peak[r] > q.cap;
+            tu_sim_release(&sim);
+        }
+        tu_spec_release(&spec);
+        tu_sched_free(s);
+        tu_cost_release(&c);
+    }
+    ok(made >= 3, "%s: %u legal with uneven times", row->name, made);
+    eq_u64(bad, 0, "%s: uneven times: every one runs", row->name);
+    eq_u64(over, 0, "%s: no cap is exceeded", row->name);
+}
+
 static int64_t makespan(const char *name, uint32_t p, uint32_t m, uint32_t v,
                         const char *cost)
 {
@@ -250,6 +316,8 @@ int main(void)
 {
     for (size_t k = 0; tu_schedules[k]; k++)
         one(tu_schedules[k]);
+    for (size_t k = 0; tu_schedules[k]; k++)
+        uneven(tu_schedules[k]);
     formulas();
     split();
     mirror();

@@ -240,6 +240,7 @@ static void heuristic(void)
         c.time[TU_OP_I] = g[3];
         c.time[TU_OP_W] = g[4];
         c.transfer[0] = c.transfer[1] = g[5];
+        c.release = TU_MEM_SPLIT;
         struct tu_sched_params q = {
             .p = (uint32_t)g[0], .m = (uint32_t)g[1], .v = 1, .cost = &c, .cap = g[6]};
         uint8_t *kind = tu_alloc(3 * (size_t)q.p * q.m, 1, NULL);
