@@ -89,7 +89,7 @@ static int bind_lists(struct tu_attn *a, const struct tu_bind *in, uint64_t page
     for (uint64_t b = 0; b < a->batch; b++) {
         if (ptr[b] < 0 || ptr[b + 1] < ptr[b] || (uint64_t)ptr[b + 1] > x->dim[0])
             return tu_fail(err, TU_ESIZE, "'kv_indptr': entry %" PRIu64 " is %" PRId64,
-                           b + 1, ptr[b + 1]);
+                           b + (ptr[b] >= 0), ptr[b + (ptr[b] >= 0)]);
         uint64_t n = (uint64_t)(ptr[b + 1] - ptr[b]);
         if (n && (last[b] < 1 || (uint64_t)last[b] > a->page))
             return tu_fail(err, TU_ESIZE,
@@ -175,6 +175,8 @@ static int floats(struct tu_attn *a, const struct tu_operand *op, const float **
     *out = op->data;
     if (op->dtype == TU_F32)
         return 0;
+    if (!tu_dtype_is_float(op->dtype)) /* a complex one has two floats for each element */
+        return tu_fail(err, TU_EDTYPE, "'%s' is no float dtype", op->name);
     uint64_t n;
     int code = tu_elements(op->dim, op->rank, &n, err);
     if (code)
