@@ -41,6 +41,10 @@ double *fa_doubles(const struct tu_operand *o, uint64_t *n, struct tu_err *err)
 {
     if (tu_elements(o->dim, o->rank, n, err))
         return NULL;
+    if (o->dtype == TU_C64 || o->dtype == TU_C128) { /* two numbers for each element */
+        tu_fail(err, TU_EDTYPE, "'%s' is complex", o->name);
+        return NULL;
+    }
     double *v = tu_alloc(*n, sizeof *v, err);
     if (v && tu_to_double(o->dtype, o->data, v, *n, err)) {
         tu_free(v);

@@ -175,7 +175,7 @@ static int floats(struct tu_attn *a, const struct tu_operand *op, const float **
     *out = op->data;
     if (op->dtype == TU_F32)
         return 0;
-    if (!tu_dtype_is_float(op->dtype)) /* a complex one has two floats for each element */
+    if (!tu_dtype_is_float(op->dtype))
         return tu_fail(err, TU_EDTYPE, "'%s' is no float dtype", op->name);
     uint64_t n;
     int code = tu_elements(op->dim, op->rank, &n, err);

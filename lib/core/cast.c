@@ -154,8 +154,7 @@ int tu_to_float(uint32_t dtype, const void *src, float *out, size_t n, struct tu
 {
     switch (dtype) {
     case TU_C64:
-    case TU_C128:
-        return tu_to_float(dtype == TU_C64 ? TU_F32 : TU_F64, src, out, 2 * n, err);
+    case TU_C128: return not_numbers(err, dtype);
     case TU_F32: memcpy(out, src, n * sizeof *out); return 0;
     case TU_F16: kernel(tui_cast_f16_f32, out, src, n); return 0;
     case TU_BF16: kernel(tui_cast_bf16_f32, out, src, n); return 0;

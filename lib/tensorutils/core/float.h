@@ -29,9 +29,9 @@ TU_API float tu_from_small(uint32_t dtype, uint8_t v);
 TU_API uint8_t tu_to_small(uint32_t dtype, float v, bool saturate);
 
 /* n elements of a plain or sub-byte (not block) dtype to double or float. i64, u64 and
- * f64 round to nearest; c64 and c128 give their real and imaginary parts in turn (2n
- * values); bool is 0 or 1. `src` starts at an element that begins a byte. Errors:
- * TU_EDTYPE for block formats. */
+ * f64 round to nearest; bool is 0 or 1. tu_to_double gives of c64 and c128 the real and
+ * imaginary parts in turn (2n values); tu_to_float, whose callers have room for n, refuses
+ * them. `src` starts at an element that begins a byte. Errors: TU_EDTYPE for block formats. */
 TU_API TU_MUST int tu_to_double(uint32_t dtype, const void *src, double *out, size_t n,
                                 struct tu_err *err);
 TU_API TU_MUST int tu_to_float(uint32_t dtype, const void *src, float *out, size_t n,
