@@ -219,7 +219,8 @@ static int torchtitan(struct tu_buf *b, const struct tu_train_query *q,
         "expert_parallel_degree = %u\n\n[activation_checkpoint]\nmode = \"%s\"\n",
         (unsigned long long)(q->batch / a->dp), (unsigned long long)q->batch,
         (unsigned long long)q->seq, a->zero ? 1 : a->dp, a->zero ? a->dp : 1, a->tp,
-        a->pp, titan_schedule(a->schedule), a->mb, a->cp, a->ep, ac[a->recompute]);
+        a->pp, a->pp > 1 ? titan_schedule(a->schedule) : "1F1B", a->mb, a->cp, a->ep,
+        ac[a->recompute]);
 }
 
 /* Offload is a part of ZeRO, even where there is one device to split over. */
