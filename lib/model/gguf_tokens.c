@@ -108,6 +108,13 @@ static size_t count_tokens(json_t *vocab, const json_t *added, uint64_t rows)
     return rows ? (size_t)rows : most < 1 << 28 ? (size_t)(most + 1) : 0;
 }
 
+/* "<0xAB>" */
+static bool is_byte(const char *s)
+{
+    static const char digits[] = "0123456789abcdefABCDEF";
+    return !strncmp(s, "<0x", 3) && strspn(s + 3, digits) == 2 && !strcmp(s + 5, ">");
+}
+
 static int fill_tokens(struct tokens *t, uint64_t rows, struct tu_err *err)
 {
     const json_t *model = json_object_get(t->root, "model");
@@ -127,12 +134,14 @@ static int fill_tokens(struct tokens *t, uint64_t rows, struct tu_err *err)
     }
     json_object_foreach(vocab, s, id)
     {
-        unsigned byte;
-        int type = NORMAL, end = 0;
-        if (t->bytes && sscanf(s, "<0x%2X>%n", &byte, &end) == 1 && end == 6 && !s[6])
+        int type = NORMAL;
+        if (t->bytes && is_byte(s))
             type = BYTE;
         if (t->bytes && !strcmp(s, "<unk>"))
             type = UNKNOWN;
+        if (!json_is_integer(id))
+            return tu_fail(err, TU_EFORMAT,
+                           "tokenizer.json: '%.40s' has no whole number as id", s);
         if ((rc = set_token(t, (size_t)json_integer_value(id), s, type, err)))
             return rc;
     }
@@ -276,7 +285,9 @@ static const json_t *special_id(const struct tokens *t, const json_t *tokenizer,
         id = json_object_get(config, key);
     if (json_is_array(id))
         id = json_array_get(id, 0);
-    return json_is_integer(id) && json_integer_value(id) >= 0 ? id : NULL;
+    /* config.json may name what is not there. */
+    const json_int_t n = json_is_integer(id) ? json_integer_value(id) : -1;
+    return n >= 0 && (uint64_t)n < t->n ? id : NULL;
 }
 
 /* Does the post-processor put this token first (or last)? */
