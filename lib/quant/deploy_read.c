@@ -78,6 +78,12 @@ static void add_word(struct found *f, const char *fmt, ...)
     va_end(ap);
 }
 
+/* Groups of a row by its scales; none of a single number. */
+static uint64_t columns(const struct tu_tensor *scale)
+{
+    return scale->rank ? scale->dim[scale->rank - 1] : 0;
+}
+
 /* columns / groups: whole rows, or a number. */
 static int add_group(struct found *f, uint64_t groups, struct tu_err *err)
 {
@@ -123,7 +129,7 @@ static int read_packed_int(struct reader *r, struct found *f, struct tu_err *err
         return missing(f, ".weight_shape", err);
     if (!scale)
         return missing(f, ".weight_scale", err);
-    if (r->in->tensor[at].bytes != sizeof shape || scale->rank < 1)
+    if (r->in->tensor[at].dtype != TU_I64 || r->in->tensor[at].bytes != sizeof shape)
         return tu_fail(err, TU_EFORMAT, "'%.*s.weight_shape' holds no two numbers", (int)f->len,
                        f->stem);
     int rc = tu_source_read(r->in, at, 0, shape, sizeof shape, err);
@@ -131,10 +137,11 @@ static int read_packed_int(struct reader *r, struct found *f, struct tu_err *err
         return rc;
     f->dim[0] = (uint64_t)shape[0];
     f->dim[1] = (uint64_t)shape[1];
-    snprintf(f->scheme, sizeof f->scheme, "int%d%s", (int)bits, bits == 8 ? ":packed" : "");
+    snprintf(f->scheme, sizeof f->scheme, "int%" PRId64 "%s", bits,
+             bits == 8 ? ":packed" : "");
     if (word_is(w, "strategy", "tensor"))
         add_word(f, "group=tensor");
-    else if ((rc = add_group(f, scale->dim[scale->rank - 1], err)))
+    else if ((rc = add_group(f, columns(scale), err)))
         return rc;
     if (find(r, f, ".weight_zero_point") != SIZE_MAX)
         add_word(f, "asym");
@@ -152,8 +159,11 @@ static int read_ct_packed(struct reader *r, struct found *f, struct tu_err *err)
     const struct tu_tensor *t = tensor(r, f->code);
     if (t->dtype != TU_U8)
         return read_packed_int(r, f, err);
+    if (t->rank != 2)
+        return tu_fail(err, TU_EFORMAT, "'%.80s' has %u dimensions, expected 2", t->name,
+                       t->rank);
     f->dim[0] = t->dim[0];
-    f->dim[1] = t->rank == 2 ? 2 * t->dim[1] : 0;
+    f->dim[1] = 2 * t->dim[1];
     snprintf(f->scheme, sizeof f->scheme, "%s",
              find(r, f, ".weight_global_scale") != SIZE_MAX ? "nvfp4_packed" : "mxfp4_packed");
     return 0;
@@ -166,14 +176,14 @@ static int read_scaled(struct reader *r, struct found *f, struct tu_err *err)
     const struct tu_tensor *scale = tensor(r, find(r, f, ".weight_scale"));
     const bool e5m2 = t->dtype == TU_F8_E5M2, one = scale->bytes <= 4;
     f->dim[0] = t->dim[0];
-    f->dim[1] = t->rank == 2 ? t->dim[1] : 0;
+    f->dim[1] = t->dim[1];
     if (scale->dtype == TU_U8 && t->dtype != TU_U8) {
         snprintf(f->scheme, sizeof f->scheme, "mxfp8%s", e5m2 ? ":elem=e5m2" : "");
     } else if (t->dtype == TU_I8) {
         snprintf(f->scheme, sizeof f->scheme, "int8");
         if (one)
             add_word(f, "group=tensor");
-        else if (add_group(f, scale->dim[scale->rank - 1], err))
+        else if (add_group(f, columns(scale), err))
             return TU_EFORMAT;
         if (find(r, f, ".weight_zero_point") != SIZE_MAX)
             add_word(f, "asym");
@@ -195,7 +205,7 @@ static int read_fp8_block(struct reader *r, struct found *f, struct tu_err *err)
     const json_t *b = json_object_get(r->config, "weight_block_size");
     (void)err;
     f->dim[0] = t->dim[0];
-    f->dim[1] = t->rank == 2 ? t->dim[1] : 0;
+    f->dim[1] = t->dim[1];
     snprintf(f->scheme, sizeof f->scheme, "fp8_block:block=%dx%d%s",
              (int)(b ? json_integer_value(json_array_get(b, 0)) : 128),
              (int)(b ? json_integer_value(json_array_get(b, 1)) : 128),
@@ -271,8 +281,8 @@ static int read_bnb(struct reader *r, struct found *f, float *offset, struct tu_
                    : !strcmp(dtype, "bfloat16") ? TU_BF16
                    : !strcmp(dtype, "float16")  ? TU_F16
                                                  : TU_F32;
-        snprintf(f->scheme, sizeof f->scheme, "%s:block=%d", book,
-                 (int)integer(state, "blocksize", 64));
+        snprintf(f->scheme, sizeof f->scheme, "%s:block=%" PRId64, book,
+                 integer(state, "blocksize", 64));
         if (find(r, f, ".weight.nested_absmax") != SIZE_MAX)
             add_word(f, "nested");
         *offset = (float)json_number_value(json_object_get(state, "nested_offset"));
@@ -294,11 +304,7 @@ static int number_of(struct reader *r, const struct found *f, const char *end, s
         return missing(f, end, err);
     r->used[at] = true;
     int rc = tu_source_read(r->in, at, 0, raw, (size_t)t->bytes, err);
-    for (size_t i = 0; !rc && i < n; i++)
-        out[i] = wide == 8   ? (int64_t)tu_le64(raw + 8 * i)
-                 : wide == 4 ? (int32_t)tu_le32(raw + 4 * i)
-                             : raw[i * wide];
-    return rc;
+    return rc ? rc : tu_cast(TU_I64, out, t->dtype, raw, n, err);
 }
 
 static int read_hqq(struct reader *r, struct found *f, struct tu_err *err)
@@ -321,8 +327,9 @@ static int read_hqq(struct reader *r, struct found *f, struct tu_err *err)
         return rc;
     f->dim[0] = (uint64_t)shape[0];
     f->dim[1] = (uint64_t)shape[1];
-    snprintf(f->scheme, sizeof f->scheme, "hqq%d:group=%d,axis=%d,scale=%s", (int)bits,
-             (int)group, (int)axis, scale_word(scale));
+    snprintf(f->scheme, sizeof f->scheme,
+             "hqq%" PRId64 ":group=%" PRId64 ",axis=%" PRId64 ",scale=%s", bits, group, axis,
+             scale_word(scale));
     for (size_t i = 0; i < sizeof rest / sizeof *rest; i++) {
         size_t at = find(r, f, rest[i]);
         if (at != SIZE_MAX)
