@@ -107,6 +107,188 @@ static struct tu_diagnosis of_text(const char *text, int *code)
     return d;
 }
 
+/* Traces of others, and ours with one thing wrong: the name of the file, ' for ". */
+static const struct {
+    const char *name, *text;
+    int code;
+    enum tu_trouble kind;
+    const char *words;
+} foreign[] = {
+#define OURS(rest) "{'rank':0,'seq':0,'bytes':8,'arrive_ns':1,'done_ns':2" rest "}"
+    {"t", OURS(",'peers':[[1,8,5]]"), 0, TU_TOO_SHORT, "0 operations"},
+    {"t", OURS(",'peers':[[1,0,5]]"), 0, TU_TOO_SHORT, "0 operations"},
+    {"t", OURS(",'peers':[[1,8]]"), TU_EFORMAT, 0, "t: a peer is [rank, bytes, wait_ns]"},
+    {"t", OURS(",'peers':[[-1,8,5]]"), TU_EFORMAT, 0, "a peer is"},
+    {"t", OURS(",'peers':[['1',8,5]]"), TU_EFORMAT, 0, "a peer is"},
+    {"t", OURS(",'peers':[[1,-8,5]]"), TU_EFORMAT, 0, "a peer is"},
+    {"t", OURS(",'peers':[[99999999999,8,5]]"), TU_EFORMAT, 0, "a peer is"},
+    {"t", OURS(",'peers':[7]"), TU_EFORMAT, 0, "a peer is"},
+    {"t", "{'rank':99999999,'seq':0}", TU_EFORMAT, 0, "t: expected rank, seq"},
+    {"t", "{'rank':0,'bytes':8,'arrive_ns':1,'done_ns':2}", TU_EFORMAT, 0,
+     "expected rank, seq"},
+    {"t", "{'rank':0,'seq':0,'bytes':8,'done_ns':2}", TU_EFORMAT, 0,
+     "expected rank, seq"},
+    {"t", "{'rank':0,'seq':0,'bytes':8,'arrive_ns':1}", TU_EFORMAT, 0,
+     "expected rank, seq"},
+    {"t", "{'rank':0,'seq':0,'arrive_ns':1,'done_ns':2}", TU_EFORMAT, 0,
+     "expected rank, seq"},
+    {"t", "{'rank':0,'seq':0,'bytes':1.5,'arrive_ns':1,'done_ns':2}", TU_EFORMAT, 0,
+     "expected"},
+    {"t", OURS("") "\n\n" OURS(",'peers':[3]"), TU_EFORMAT, 0, "t: line 3: a peer is"},
+    {"t", OURS("") "\n{", TU_EMETA, 0, "t: line 2: "},
+    {"t", "\n\n", TU_EFORMAT, 0, "t: no records"},
+    /* nccl-tests. */
+#define NCCL(rows)                                                                       \
+    "{'results':[{'out_of_place_per_iter':{'per_process_max_times_us':[" rows "]}}]}"
+    {"n", NCCL("[1,2.5],[3,1]"), 0, TU_TOO_SHORT, "2 operations"},
+    {"n", NCCL("[1,'2']"), TU_EFORMAT, 0, "n: times are numbers of microseconds"},
+    {"n", NCCL("[1,-2]"), TU_EFORMAT, 0, "times are numbers"},
+    {"n", NCCL("[1e13]"), TU_EFORMAT, 0, "times are numbers"},
+    {"n", NCCL(""), TU_EFORMAT, 0, "n: no per_process_max_times_us"},
+    {"n", NCCL("[],[]"), TU_EFORMAT, 0, "no records"},
+    {"n", "{'results':[{}]}", TU_EFORMAT, 0, "n: no per_process_max_times_us"},
+/* PyTorch's flight recorder. */
+#define ENTRY(seq, rest)                                                                 \
+    "{'profiling_name':'nccl:all_reduce','state':'completed','collective_seq_id':" #seq  \
+    ",'time_created_ns':5" rest "}"
+#define DUMP(list) "{'entries':[" list "]}"
+    {"dump_3", DUMP(ENTRY(1, "")), 0, TU_HANG, "ranks 0, 1 and 1 more never came"},
+    {"dump_2", DUMP(ENTRY(1, "")), 0, TU_HANG, "ranks 0 and 1 never came"},
+    {"7", DUMP(ENTRY(1, ",'time_discovered_completed_ns':4")), 0, TU_HANG,
+     "5 more never came"},
+    {"dump_0", DUMP(ENTRY(1, "")), 0, TU_TOO_SHORT, "no verdict: 0 operations"},
+    {"dump_0", DUMP(ENTRY(1, ",'pg_id':2") "," ENTRY(1, ",'pg_id':1")), 0, TU_TOO_SHORT,
+     "0 op"},
+    {"dump_0", DUMP(ENTRY(1, ",'is_p2p':true")), TU_EFORMAT, 0, "no records"},
+    {"dump", DUMP(ENTRY(1, "")), TU_EFORMAT, 0,
+     "dump: the name of a recorder's file ends in its"},
+    {"dump_99999999", DUMP(ENTRY(1, "")), TU_EFORMAT, 0, "the name of a recorder's file"},
+    {"d99999999999999999999999", DUMP(ENTRY(1, "")), TU_EFORMAT, 0,
+     "the name of a recorder's"},
+    {"d0", DUMP(ENTRY(1, "") ",{}"), TU_EFORMAT, 0,
+     "entry 1: expected profiling_name, state"},
+    {"d0", DUMP("{'profiling_name':'x'}"), TU_EFORMAT, 0, "entry 0: expected"},
+    {"d0", DUMP("{'profiling_name':'x','state':'s'}"), TU_EFORMAT, 0,
+     "entry 0: expected"},
+    {"d0", DUMP("{'profiling_name':'x','state':'s','collective_seq_id':1}"), TU_EFORMAT,
+     0, "entry 0: expected"},
+};
+
+static char *quoted(char out[2048], const char *text)
+{
+    size_t i;
+    for (i = 0; text[i] && i < 2047; i++)
+        out[i] = text[i] == '\'' ? '"' : text[i];
+    out[i] = 0;
+    return out;
+}
+
+static void others(void)
+{
+    char json[2048];
+    for (size_t i = 0; i < sizeof foreign / sizeof *foreign; i++) {
+        struct tu_trace *t = NULL;
+        struct tu_diagnosis d = {.kind = TU_FINE};
+        struct tu_err err = {0};
+        if (tu_trace_new(&t, NULL))
+            abort();
+        quoted(json, foreign[i].text);
+        int rc = tu_trace_read(t, json, strlen(json), foreign[i].name, &err);
+        if (!rc)
+            rc = tu_diagnose(t, &d, &err);
+        const char *said = rc ? err.msg : d.text;
+        ok(rc == foreign[i].code && strstr(said, foreign[i].words) &&
+               (rc || d.kind == foreign[i].kind),
+           "a trace, row %zu: %s", i, said);
+        tu_trace_free(t);
+    }
+}
+
+/* Two ranks' recorders: inputs that differ are a mismatch where all ranks must agree. */
+static void recorded(void)
+{
+    static const struct {
+        const char *op, *one, *two;
+        bool differ;
+    } rows[] = {
+        {"nccl:all_reduce", "[[4,2]],'input_dtypes':['Float']",
+         "[[8]],'input_dtypes':['Int']", false},
+        {"nccl:all_reduce", "[[4]],'input_dtypes':['Float']",
+         "[[4]],'input_dtypes':['Half']", true},
+        {"nccl:all_reduce", "[[4]],'input_dtypes':['Long']",
+         "[[4]],'input_dtypes':['Double']", false},
+        {"nccl:all_reduce", "[[4],[2]],'input_dtypes':['BFloat16','Int']",
+         "[[8]],'input_dtypes':['Half']", false},
+        {"nccl:all_reduce", "[[4]]", "[[5]]", true},
+        {"nccl:all_reduce", "[[4,-1]]", "[['x']]", false},
+        {"nccl:all_reduce", "[[4294967296,4294967296,4294967296]]", "[[1.5]]", false},
+        {"nccl:all_gather", "[[4]]", "[[5]]", false},
+        {"nccl:reduce_scatter", "[[4]]", "[[5]]", false},
+        {"nccl:all_to_all", "[[4]]", "[[5]]", false},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        struct tu_trace *t = NULL;
+        struct tu_diagnosis d = {.kind = TU_FINE};
+        if (tu_trace_new(&t, NULL))
+            abort();
+        for (unsigned r = 0; r < 2; r++) {
+            char text[1024], json[2048], name[8];
+            snprintf(name, sizeof name, "r%u", r);
+            snprintf(text, sizeof text,
+                     "{'entries':[{'profiling_name':'%s','state':'completed','collective_"
+                     "seq_id':1,"
+                     "'time_created_ns':5,'time_discovered_completed_ns':9,'input_sizes':"
+                     "%s}]}",
+                     rows[i].op, r ? rows[i].two : rows[i].one);
+            quoted(json, text);
+            if (tu_trace_read(t, json, strlen(json), name, NULL))
+                abort();
+        }
+        int rc = tu_diagnose(t, &d, NULL);
+        ok(!rc && (d.kind == TU_MISMATCH) == rows[i].differ, "%s %s and %s: %s",
+           rows[i].op, rows[i].one, rows[i].two, d.text);
+        tu_trace_free(t);
+    }
+}
+
+/* Of more than two operations, or of two ranks alone: who comes last; and memory running
+ * out. */
+static void two_ranks(void)
+{
+    char text[16384];
+    size_t n = 0;
+    for (unsigned op = 0; op < 24; op++)
+        for (unsigned r = 0; r < 2; r++)
+            n += (size_t)snprintf(
+                text + n, sizeof text - n,
+                "{\"rank\":%u,\"seq\":%u,\"bytes\":8,\"arrive_ns\":%u,\"done_ns\":%u,"
+                "\"peers\":[[%u,8,%u],[%u,8,1]]}\n",
+                r, op, 1000 * op + (r ? 300 : 0), 1000 * op + 500, 1 - r, 2 + r, r);
+    unsigned failed = 0, bad = 0;
+    for (uint64_t k = 0, calls = 1; calls >= k; k += k < 40 ? 1 : 97) {
+        struct tu_trace *t = NULL;
+        struct tu_diagnosis d = {.kind = TU_FINE};
+        struct tu_err err = {0};
+        tu_mem_inject(k, TU_MEM_FINE);
+        int rc = tu_trace_new(&t, &err);
+        if (!rc)
+            rc = tu_trace_read(t, text, n, "t", &err);
+        if (!rc)
+            rc = tu_diagnose(t, &d, &err);
+        calls = tu_mem_inject(0, 0);
+        tu_trace_free(t);
+        failed += rc != 0;
+        bad += rc ? rc != TU_ENOMEM || !*err.msg : d.kind != TU_SLOW_RANK || d.rank != 1;
+        if (!k)
+            ok(!rc && d.kind == TU_SLOW_RANK && d.rank == 1,
+               "of two ranks one is late: %s", d.text);
+        if (bad == 1 && rc != TU_ENOMEM)
+            printf("# allocation %u: %d %s\n", (unsigned)k, rc, err.msg);
+    }
+    /* The last allocations are those of the verdict. */
+    ok(failed && !bad, "%u allocations fail, all told as that", failed);
+}
+
 #define LINE(rank, seq, op, bytes, arrive, done)                                         \
     "{\"rank\":" #rank ",\"seq\":" #seq ",\"op\":\"" op                                  \
     "\",\"dtype\":\"f32\",\"bytes\":" #bytes ",\"arrive_ns\":" #arrive                   \
@@ -116,6 +298,9 @@ int main(void)
 {
     int code;
     faults();
+    others();
+    recorded();
+    two_ranks();
     struct tu_diagnosis d =
         of_text(LINE(0, 0, "allreduce", 8, 1, 2) LINE(1, 0, "allreduce", 8, 1, 2)
                     LINE(2, 0, "allreduce", 8, 1, 2) LINE(0, 1, "allreduce", 8, 3, 0)
