@@ -227,6 +227,8 @@ static int sub_parts(struct tu_ckpt *c, const struct tui_ucp *u, const struct ru
             if (n < 0)
                 return bad_sub(name, "the widths of its parts on each rank are not known",
                                err);
+            if ((uint64_t)n > dim[r * rank + out->axis] - sum)
+                return bad_sub(name, "the widths are more than a rank has", err);
             w[k * c->tp + r] = (uint64_t)n;
             sum += (uint64_t)n;
         }
@@ -283,9 +285,12 @@ static int whole_parts(const struct tui_ucp *u, const struct rule *sub, bool hal
     out->parts = halves ? 2 : 1;
     if (is_list(s)) {
         out->parts = (uint32_t)tu_min(s->n, TUI_PARTS);
-        for (uint32_t k = 0; k < out->parts; k++)
-            sum += size[k] =
-                s->item[k]->kind == TU_P_INT ? (uint64_t)s->item[k]->integer : 0;
+        for (uint32_t k = 0; k < out->parts; k++) {
+            const int64_t v = s->item[k]->kind == TU_P_INT ? s->item[k]->integer : -1;
+            if (v < 0 || (uint64_t)v > n - sum)
+                return bad_sub(name, "its sizes are not those of parts of the tensor", err);
+            sum += size[k] = (uint64_t)v;
+        }
         return sum == n ? 0
                         : bad_sub(name, "its sizes do not add up to the tensor's", err);
     }
@@ -346,13 +351,13 @@ int tui_ucp_target(struct tu_ckpt *c, const struct tui_ucp *u, const char *name,
     out->sub = r[SUB] && !r[HALVES];
     const struct tu_pnode *axis =
         out->sub ? tu_pnode_get(r[SUB]->sub, "partition_dim") : NULL;
+    if (axis && axis->kind == TU_P_INT && (axis->integer < 0 || axis->integer >= rank))
+        return bad_sub(name, "partition_dim is past its rank", err);
     out->axis = axis && axis->kind == TU_P_INT     ? (unsigned)axis->integer
                 : r[ROW] && !r[HALVES] && rank > 1 ? 1
                                                    : 0;
     out->vocab = r[VOCAB] && u->vocab && out->axis == 0;
     out->rows = out->vocab ? dim[0] : 0;
-    if (out->axis >= rank)
-        return bad_sub(name, "partition_dim is past its rank", err);
     uint64_t n = dim[out->axis];
     if (out->vocab)
         n = tu_ceil_div(n, (uint64_t)c->tp) * c->tp;
