@@ -45,6 +45,7 @@ struct cat {
     struct tu_edit_plan plan;
     struct tu_feed *feed;
     struct tu_writer *writer;
+    bool *ordered;        /* for each --order: it matched a tensor */
     uint64_t done, total; /* bytes, for progress */
 };
 
@@ -86,12 +87,25 @@ static int write_payload(struct cat *c, struct tu_err *err)
     return rc;
 }
 
+/* Which of --order have matched: the feed, which goes by them, is of one file. */
+static int note_order(struct cat *c, const struct tu_record *rec, struct tu_err *err)
+{
+    int rc = 0;
+    for (size_t i = 0; !rc && i < opt.order.n; i++)
+        if (!c->ordered[i])
+            rc = tu_pattern_match(TU_LIST(&opt.order, struct tu_pattern *)[i], rec->name,
+                                  rec->name_len, NULL, &c->ordered[i], err);
+    return rc;
+}
+
 static int cat_tensor(struct cat *c, const struct tu_record *rec, struct tu_err *err)
 {
     struct tu_tensor t;
     tu_record_tensor(rec, &t);
     const uint64_t bytes = rec->payload_len;
-    int rc = tu_edit_tensor(c->edit, &c->plan, &t, err);
+    int rc = note_order(c, rec, err);
+    if (!rc)
+        rc = tu_edit_tensor(c->edit, &c->plan, &t, err);
     if (rc || !c->plan.keep)
         return rc;
     struct tu_record out = edited(rec, &c->plan);
@@ -150,18 +164,20 @@ static int cat_file(struct cat *c, const char *path, struct tu_err *err)
     return rc;
 }
 
+static const struct {
+    const char *name;
+    const struct tu_list *list;
+    int (*add)(struct tu_edit *, const char *, struct tu_err *);
+} sets[] = {
+    {"rename", &opt.rename, tu_edit_rename},
+    {"slice", &opt.slice, tu_edit_slice},
+    {"dtype", &opt.dtype, tu_edit_cast},
+};
+#define SETS (sizeof sets / sizeof *sets)
+
 static int add_rules(struct tu_edit *e, struct tu_err *err)
 {
-    const struct {
-        const char *name;
-        const struct tu_list *list;
-        int (*add)(struct tu_edit *, const char *, struct tu_err *);
-    } sets[] = {
-        {"rename", &opt.rename, tu_edit_rename},
-        {"slice", &opt.slice, tu_edit_slice},
-        {"dtype", &opt.dtype, tu_edit_cast},
-    };
-    for (size_t k = 0; k < sizeof sets / sizeof *sets; k++)
+    for (size_t k = 0; k < SETS; k++)
         for (size_t i = 0; i < sets[k].list->n; i++) {
             int rc = sets[k].add(e, TU_LIST(sets[k].list, const char *)[i], err);
             if (rc) {
@@ -172,10 +188,28 @@ static int add_rules(struct tu_edit *e, struct tu_err *err)
     return tu_selection_apply(&opt.select, e, err);
 }
 
+/* A pattern with a slip in it changes nothing, which is easily taken for success. */
+static void warn_idle(struct tu_ctx *ctx, const struct cat *c)
+{
+    size_t rule = 0;
+    for (size_t k = 0; k < SETS; k++)
+        for (size_t i = 0; i < sets[k].list->n; i++, rule++)
+            if (tu_edit_idle(c->edit, rule))
+                tu_warn(ctx, "--%s '%.80s' matches no tensor", sets[k].name,
+                        TU_LIST(sets[k].list, const char *)[i]);
+    tu_selection_warn(ctx, &opt.select, c->edit, rule);
+    for (size_t i = 0; i < opt.order.n; i++)
+        if (!c->ordered[i])
+            tu_warn(ctx, "--order '%.80s' matches no tensor",
+                    tu_pattern_text(TU_LIST(&opt.order, struct tu_pattern *)[i]));
+}
+
 static int prepare(struct cat *c, struct tu_ctx *ctx, int inputs, struct tu_err *err)
 {
     struct tu_out *out;
     int rc = tu_edit_new(&c->edit, err);
+    if (!rc && !(c->ordered = tu_calloc(opt.order.n + 1, sizeof *c->ordered, err)))
+        rc = TU_ENOMEM;
     if (!rc)
         rc = add_rules(c->edit, err);
     if (!rc)
@@ -204,9 +238,12 @@ static int run(struct tu_ctx *ctx, int argc, char **argv)
         rc = tu_writer_close(c.writer, false, &err);
         c.writer = NULL;
     }
+    if (!rc)
+        warn_idle(ctx, &c);
     int status = rc ? tu_error(ctx, &err) : 0;
     tu_writer_abort(c.writer);
     tu_edit_free(c.edit);
+    tu_free(c.ordered);
     return status;
 }
 

@@ -247,8 +247,10 @@ static int run(struct tu_ctx *ctx, int argc, char **argv)
     for (int i = 0; !rc && i < (argc ? argc : 1); i++)
         if (list_file(&l, path[i], &err))
             tu_error(ctx, &err); /* the other files are still listed */
-    if (!rc)
+    if (!rc) {
         summarise(&l);
+        tu_selection_warn(ctx, &opt.select, l.edit, 0);
+    }
     tu_buf_release(&l.about);
     tu_edit_free(l.edit);
     tu_free(l.buf);

@@ -5,7 +5,7 @@
 #define COMMON_SELECT_H
 
 #include <tensorutils/stream.h>
-#include "common/opt.h"
+#include "common/main.h"
 
 struct tu_selection {
     struct tu_list select, regex, exclude, exclude_regex; /* const char * */
@@ -26,5 +26,8 @@ struct tu_selection {
 /* Add them to an edit. */
 TU_MUST int tu_selection_apply(const struct tu_selection *s, struct tu_edit *e,
                                struct tu_err *err);
+/* Warn of each that chose nothing; the edit's first rule of them is number `first`. */
+void tu_selection_warn(struct tu_ctx *ctx, const struct tu_selection *s,
+                       const struct tu_edit *e, size_t first);
 
 #endif

@@ -14,6 +14,7 @@ enum kind { KEEP, DROP, RENAME, SLICE, CAST };
 struct rule {
     struct rule *next;
     enum kind kind;
+    bool hit;                   /* the pattern matched a tensor */
     struct tu_pattern *pattern; /* NULL: every tensor (SLICE), every float (CAST) */
     char *replacement;          /* RENAME */
     unsigned cuts;              /* SLICE */
@@ -159,30 +160,39 @@ bool tu_edit_changes(const struct tu_edit *e)
     return e->changes;
 }
 
-static int matches(const struct rule *r, const char *name, bool *yes, struct tu_err *err)
+bool tu_edit_idle(const struct tu_edit *e, size_t i)
 {
-    *yes = true;
-    return r->pattern ? tu_pattern_match(r->pattern, name, strlen(name), NULL, yes, err)
-                      : 0;
+    const struct rule *r = e->first;
+    while (r && i--)
+        r = r->next;
+    return r && r->pattern && !r->hit;
 }
 
-/* The first rule of a kind that matches, or NULL. */
-static int find_rule(const struct tu_edit *e, enum kind kind, const struct tu_tensor *t,
+static int matches(struct rule *r, const char *name, bool *yes, struct tu_err *err)
+{
+    *yes = true;
+    int rc = r->pattern ? tu_pattern_match(r->pattern, name, strlen(name), NULL, yes, err)
+                        : 0;
+    r->hit |= *yes;
+    return rc;
+}
+
+/* The first rule of a kind that matches, or NULL. Later ones are tried until they have matched
+ * once: to be second is not to be idle. */
+static int find_rule(struct tu_edit *e, enum kind kind, const struct tu_tensor *t,
                      const struct rule **out, struct tu_err *err)
 {
     *out = NULL;
-    for (const struct rule *r = e->first; r; r = r->next) {
+    for (struct rule *r = e->first; r; r = r->next) {
         bool yes = false;
-        if (r->kind != kind ||
+        if (r->kind != kind || (*out && r->hit) ||
             (kind == CAST && !r->pattern && !tu_dtype_is_float(t->dtype)))
             continue;
         int rc = matches(r, t->name, &yes, err);
         if (rc)
             return rc;
-        if (yes) {
+        if (yes && !*out)
             *out = r;
-            return 0;
-        }
     }
     return 0;
 }
@@ -194,13 +204,14 @@ static int rename_to(struct tu_edit *e, const char *name, struct tu_buf *to,
     struct tu_match m;
     tu_buf_reset(to);
     int rc = tu_buf_text(to, name, err);
-    for (const struct rule *r = e->first; !rc && r; r = r->next) {
+    for (struct rule *r = e->first; !rc && r; r = r->next) {
         bool yes = false;
         if (r->kind != RENAME)
             continue;
         rc = tu_pattern_match(r->pattern, to->data, to->n, &m, &yes, err);
         if (rc || !yes)
             continue;
+        r->hit = true;
         tu_buf_reset(&e->spare);
         rc = tu_buf_add(&e->spare, to->data, m.group[0].begin, err);
         if (!rc)

@@ -217,3 +217,20 @@ numbers() { tns-cat -s "$2" "$1" | tail -c +129 | head -c "$3" | od -An -v -td4 
     tns-cat -d f8_e4m3fn --overflow special big.tns | tns-ls --stats --json | grep -F '"nans":3'
     tns-cat -d f8_e5m2 big.tns | tns-check
 }
+
+@test "patterns that match nothing in the whole input are named, those that exclude are not" {
+    run -0 --separate-stderr bash -c "tns-cat -s '*zzz*' -s 'l.*' -s 'l.0*' -e yyy -r q=r -r 'l\.0=k' \
+        --slice p=0:1 --slice :1 -d o=f16 -d f16 -d l=f16 --order n --order b -x m -X m x.tns y.tns >o.tns"
+    assert_equal "$stderr" "tns-cat: warning: --rename 'q=r' matches no tensor
+tns-cat: warning: --slice 'p=0:1' matches no tensor
+tns-cat: warning: --dtype 'o=f16' matches no tensor
+tns-cat: warning: --select '*zzz*' matches no tensor
+tns-cat: warning: --regex 'yyy' matches no tensor
+tns-cat: warning: --order 'n' matches no tensor"
+    assert_equal "$(list o.tns)" "k.w f16 1x6
+l.1.w f16 1x6"
+    run -0 --separate-stderr tns-cat -q -s zzz x.tns -o o.tns
+    assert_equal "$stderr" ""
+    run -0 --separate-stderr tns-ls -s l x.tns
+    assert_equal "$stderr" "tns-ls: warning: --select 'l' matches no tensor"
+}

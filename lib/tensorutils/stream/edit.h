@@ -70,6 +70,9 @@ TU_API void tu_edit_overflow(struct tu_edit *e, enum tu_overflow rule);
 /* True when names, shapes or dtypes may change, so that META contents must be
  * rewritten. */
 TU_API bool tu_edit_changes(const struct tu_edit *e);
+/* Has rule i, counted as they were added, a pattern that no tensor's name has matched yet?
+ * Slices, casts and new names are tried on the tensors that are kept. */
+TU_API bool tu_edit_idle(const struct tu_edit *e, size_t i);
 
 /* What becomes of one tensor; borrows from the edit until the next plan. */
 struct tu_edit_plan {
