@@ -98,7 +98,8 @@ static const struct tu_cmd command = {
     .usage = usage,
     .opts = options,
     .listings = tu_format_listings,
-    .flags = TU_CMD_STDIN | TU_CMD_STREAM | TU_CMD_NO_SEED | TU_CMD_NO_DEVICE | TU_CMD_NO_REPORT,
+    .flags = TU_CMD_STDIN | TU_CMD_STREAM | TU_CMD_FORMATS | TU_CMD_NO_SEED | TU_CMD_NO_DEVICE |
+             TU_CMD_NO_REPORT,
     .max = 1,
     .run = run,
 };

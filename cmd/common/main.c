@@ -141,6 +141,18 @@ static int missing(struct tu_ctx *ctx, unsigned given)
                     *usage ? " " : "", usage);
 }
 
+/* Is the name one of another format's files, and not of a tensor stream's? .bin and .ckpt may be
+ * anything. */
+static bool of_other_format(const char *path)
+{
+    static const char *const suffix[] = {".gguf", ".safetensors", ".npy", ".npz", ".pt", ".pth"};
+    const char *dot = strrchr(path, '.');
+    for (size_t i = 0; dot && i < sizeof suffix / sizeof *suffix; i++)
+        if (!strcmp(dot, suffix[i]))
+            return true;
+    return false;
+}
+
 /* What can be refused before any work. */
 static int refuse(struct tu_ctx *ctx, tu_opt_tables tables, int argc, char **argv)
 {
@@ -158,6 +170,11 @@ static int refuse(struct tu_ctx *ctx, tu_opt_tables tables, int argc, char **arg
     if (tu_streams(ctx) && to_stdout && ctx->json)
         return tu_usage(
             ctx, "standard output carries the data; use --report FILE for the report");
+    if (tu_streams(ctx) && !(cmd->flags & TU_CMD_FORMATS) && of_other_format(ctx->output))
+        return tu_usage(ctx, "'%.80s': a tensor stream is written here, and not what this name "
+                        "says; use \"%s%s%s ... | tns-export -o %.80s\"",
+                        ctx->output, ctx->top->name, cmd == ctx->top ? "" : " ",
+                        cmd == ctx->top ? "" : cmd->name, ctx->output);
     if ((cmd->flags & TU_CMD_STDIN) && argc == 0 && isatty(STDIN_FILENO))
         return usage_to_terminal(ctx);
     if (tu_streams(ctx) && to_stdout && !ctx->force && isatty(STDOUT_FILENO))

@@ -131,7 +131,7 @@ const struct tu_cmd kv_unpack = {
     .usage = unpack_usage,
     .opts = unpack_options,
     .shared = kv_identity_options,
-    .flags = TU_CMD_STDIN | TU_CMD_STREAM | TU_CMD_NO_REPORT | TU_CMD_NO_SEED |
+    .flags = TU_CMD_STDIN | TU_CMD_STREAM | TU_CMD_FORMATS | TU_CMD_NO_REPORT | TU_CMD_NO_SEED |
              TU_CMD_NO_DEVICE | TU_CMD_NO_PROGRESS,
     .max = TU_ANY,
     .run = run_unpack,

@@ -365,7 +365,7 @@ const struct tu_cmd quantize_encode = {
     .opts = options,
     .shared = quantize_options,
     .listings = quantize_listings,
-    .flags = TU_CMD_STDIN | TU_CMD_STREAM,
+    .flags = TU_CMD_STDIN | TU_CMD_STREAM | TU_CMD_FORMATS,
     .max = TU_ANY,
     .run = run_encode,
 };

@@ -253,7 +253,7 @@ static int complete(json_t *meta, const struct tu_save *what, uint64_t *align,
                        !json_integer_value(json_array_get(json_object_get(meta, "split.no"), 1));
     if (model && !json_object_get(meta, arch))
         return tu_fail(err, TU_EMETA, "no META 'gguf' gives general.architecture, which every GGUF "
-                       "file has");
+                       "file has (a checkpoint's: shard-ckpt cat --to gguf DIR | quantize ...)");
     *align = a ? (uint64_t)json_integer_value(a) : TUI_GGUF_ALIGN;
     if (!tui_gguf_align_ok(*align) || *align > UINT32_MAX)
         return bad_value("general.alignment", "a power of two from 8", err);

@@ -217,3 +217,23 @@ complete_words() {
     assert_equal "$(offer 'pipe-sched g')" gen
     offer 'allreduce-bench run --algo r' | grep -x ring
 }
+
+@test "a stream does not go into a file whose name says another format" {
+    tns-gen a --shape 4 -o a.tns
+    for name in m.gguf m.safetensors a.npy a.npz m.pt m.pth; do
+        run -2 tns-cat a.tns -o "$name"
+        assert_output --partial "use \"tns-cat ... | tns-export -o $name\""
+        [ ! -e "$name" ]
+    done
+    run -2 kv-pack decompress a.tns -o c.safetensors
+    assert_output --partial 'use "kv-pack decompress ... | tns-export -o c.safetensors"'
+    run -2 shard-ckpt cat --to gguf "$ROOT/tests/data" -o m.gguf
+    assert_output --partial 'use "shard-ckpt cat ... | tns-export -o m.gguf"'
+    run kv-pack unpack --to hf:as=torch a.tns -o back.pt
+    refute_output --partial tns-export
+    tns-cat a.tns -o a.bin
+    tns-export a.tns -o a.safetensors
+    quantize decode a.tns -o b.safetensors
+    run -3 tns-export a.tns -o a.gguf
+    assert_output --partial 'shard-ckpt cat --to gguf DIR | quantize ...'
+}
