@@ -54,9 +54,13 @@ int tu_exec_new(struct tu_exec **out, struct tu_rank *r, const struct tu_plan *p
     if (row->reduces && order != TU_ORDER_ANY && !(p->alg->flags & TU_ALG_ORDERED))
         return tu_fail(err, TU_EUSAGE, "algorithm '%s' has an order of its own, not '%s'",
                        p->alg->name, tu_order_names[order]);
-    if ((p->alg->flags & TU_ALG_SHARED) && !tui_has_lanes(r))
+    if ((p->alg->flags & TU_ALG_SHARED) && !tu_rank_is_shared(r))
         return tu_fail(err, TU_EUSAGE,
-                       "algorithm '%s' needs a transport of shared memory", p->alg->name);
+                       tui_has_lanes(r)
+                           ? "algorithm '%s' sends no messages: faults 'link' and "
+                             "'flip' would not be played"
+                           : "algorithm '%s' needs a transport of shared memory",
+                       p->alg->name);
     struct tu_exec *x = tu_calloc(1, sizeof *x, err);
     if (!x)
         return TU_ENOMEM;
@@ -214,6 +218,7 @@ int tu_exec_run(struct tu_exec *x, const void *in, void *out, struct tu_err *err
     if (code)
         return code;
     if (x->native) {
+        x->rank->due = 0; /* its library's messages are not ours to touch */
         const struct tui_native c = {p->alg->coll, x->op,     x->dtype, p->root,
                                      p->count,     x->premul, in,       out};
         return x->rank->w->row->ops->collective(x->rank, &c, err);
@@ -237,5 +242,6 @@ int tu_exec_run(struct tu_exec *x, const void *in, void *out, struct tu_err *err
     if (!code && x->op == TU_AVG && row->reduces &&
         (!row->rooted || p->root == x->rank->id))
         tu_reduce_scale(x->dtype, out, (size_t)p->count, 1.0 / p->ranks);
+    x->rank->due = 0; /* what tells of the operation is not damaged */
     return code;
 }

@@ -92,7 +92,10 @@ int tui_fault_begin(struct tu_rank *r, uint64_t op, struct tu_err *err)
         if (f->rank != r->id || op < f->from)
             continue;
         switch (f->kind) {
-        case TU_FAULT_DELAY: rest(f->amount); break;
+        case TU_FAULT_DELAY:
+            rest(f->amount);
+            r->played |= UINT64_C(1) << i;
+            break;
         case TU_FAULT_KILL: raise(SIGKILL); break;
         case TU_FAULT_STOP: raise(SIGSTOP); break;
         case TU_FAULT_STALL: /* without a beat, until the others have given up */
@@ -102,11 +105,23 @@ int tui_fault_begin(struct tu_rank *r, uint64_t op, struct tu_err *err)
         case TU_FAULT_CLOSE:
             return tu_fail(err, TU_EPEER, "rank %u left in operation %llu as asked",
                            (unsigned)r->id, (unsigned long long)op + 1);
-        case TU_FAULT_FLIP: r->flip = true; break;
-        case TU_FAULT_LINK: break;
+        case TU_FAULT_FLIP:
+        case TU_FAULT_LINK: r->due |= UINT64_C(1) << i; break;
         }
     }
     return 0;
+}
+
+bool tui_fault_flips(struct tu_rank *r)
+{
+    const struct tu_group *g = r->w->g;
+    bool flips = false;
+    for (size_t i = 0; i < g->faults; i++)
+        if (g->fault[i].kind == TU_FAULT_FLIP && r->due >> i & 1) {
+            r->played |= UINT64_C(1) << i;
+            flips = true;
+        }
+    return flips;
 }
 
 void tui_fault_link(struct tu_rank *r, uint32_t to, uint64_t bytes)
@@ -114,9 +129,45 @@ void tui_fault_link(struct tu_rank *r, uint32_t to, uint64_t bytes)
     const struct tu_group *g = r->w->g;
     for (size_t i = 0; i < g->faults; i++) {
         const struct tu_fault *f = &g->fault[i];
-        if (f->kind == TU_FAULT_LINK && f->rank == r->id &&
-            (f->peer == TU_NOBODY || f->peer == to) &&
-            atomic_load(&r->seat->seq) > f->from)
-            rest(f->extra + (uint64_t)((double)f->amount * ((double)bytes / 1048576)));
+        uint64_t ns =
+            f->extra + (uint64_t)((double)f->amount * ((double)bytes / 1048576));
+        if (f->kind != TU_FAULT_LINK || !(r->due >> i & 1) || !ns ||
+            (f->peer != TU_NOBODY && f->peer != to))
+            continue;
+        rest(ns);
+        r->played |= UINT64_C(1) << i;
     }
+}
+
+bool tui_fault_needs_messages(const struct tu_group *g)
+{
+    for (size_t i = 0; i < g->faults; i++)
+        if (g->fault[i].kind == TU_FAULT_FLIP || g->fault[i].kind == TU_FAULT_LINK)
+            return true;
+    return false;
+}
+
+int tui_fault_end(const struct tu_rank *r, struct tu_err *err)
+{
+    const struct tu_group *g = r->w->g;
+    for (size_t i = 0; i < g->faults; i++) {
+        const struct tu_fault *f = &g->fault[i];
+        if (f->rank != r->id || r->played >> i & 1)
+            continue;
+        const char *name = "";
+        for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++)
+            if (kinds[k].kind == f->kind)
+                name = kinds[k].name;
+        unsigned long long ops = atomic_load(&r->seat->seq);
+        if (ops <= f->from)
+            return tu_fail(err, TU_EUSAGE,
+                           "fault '%s' of rank %u was never played: op=%llu, and there "
+                           "were %llu operations",
+                           name, (unsigned)r->id, (unsigned long long)f->from, ops);
+        return tu_fail(err, TU_EUSAGE,
+                       "fault '%s' of rank %u was never played: the rank sent no message "
+                       "that it could act on",
+                       name, (unsigned)r->id);
+    }
+    return 0;
 }

@@ -68,6 +68,9 @@ static int check(const struct tu_group *g, const struct tu_transport *row,
     if (g->rendezvous && strcmp(row->name, "tcp") != 0)
         return tu_fail(err, TU_EUSAGE,
                        "transport '%s' starts its own ranks: no rendezvous", row->name);
+    if (g->faults > TU_FAULTS_MAX)
+        return tu_fail(err, TU_EUSAGE, "%zu faults: at most %u", g->faults,
+                       TU_FAULTS_MAX);
     for (size_t i = 0; i < g->faults; i++) {
         const struct tu_fault *f = &g->fault[i];
         if (f->rank >= g->size || (f->peer != TU_NOBODY && f->peer >= g->size))
@@ -136,7 +139,7 @@ void *tu_rank_shared(struct tu_rank *r, uint32_t q)
 
 bool tu_rank_is_shared(const struct tu_rank *r)
 {
-    return tui_has_lanes(r);
+    return tui_has_lanes(r) && !tui_fault_needs_messages(r->w->g);
 }
 
 int tu_rank_post(struct tu_rank *r, const void *p, size_t n, struct tu_err *err)
@@ -162,7 +165,7 @@ int tu_rank_post(struct tu_rank *r, const void *p, size_t n, struct tu_err *err)
 int tu_rank_begin(struct tu_rank *r, struct tu_err *err)
 {
     uint64_t op = atomic_fetch_add_explicit(&r->seat->seq, 1, memory_order_relaxed);
-    r->flip = false;
+    r->due = 0;
     int code = r->w->g->faults ? tui_fault_begin(r, op, err) : 0;
     if (r->seen && !code) {
         struct tu_seen *s = r->seen;
@@ -185,7 +188,7 @@ int tu_rank_move(struct tu_rank *r, const struct tu_move *m, struct tu_err *err)
     if (q.to != TU_NOBODY) {
         r->traffic.bytes += q.out_bytes;
         r->traffic.messages++;
-        if (r->flip && q.out_bytes) {
+        if (r->due && q.out_bytes && tui_fault_flips(r)) {
             if (!(damaged = tu_alloc(q.out_bytes, 1, err)))
                 return TU_ENOMEM;
             memcpy(damaged, q.out, q.out_bytes);

@@ -28,6 +28,8 @@ int tui_rank_main(struct tui_world *w, uint32_t id)
     int code = w->row->ops->join(&r, err);
     if (!code)
         code = w->g->fn(&r, w->g->ctx, err);
+    if (!code)
+        code = tui_fault_end(&r, err);
     if (code && !err->code)
         err->code = code;
     if (code) { /* the first one is the reason */

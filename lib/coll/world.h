@@ -51,7 +51,8 @@ struct tu_rank {
     struct tu_traffic traffic;
     struct tu_seen *seen;
     uint64_t turn; /* small vectors laid out so far (alg_fused.c) */
-    bool flip;     /* damage what is sent during this operation */
+    /* Bit i: fault i of the group. due: it acts on the messages of this operation. */
+    uint64_t due, played;
     void *state;   /* the transport's */
 };
 
@@ -109,6 +110,12 @@ bool tui_has_lanes(const struct tu_rank *r);
 /* fault.c: play what is due at the operation that begins. */
 int tui_fault_begin(struct tu_rank *r, uint64_t op, struct tu_err *err);
 void tui_fault_link(struct tu_rank *r, uint32_t to, uint64_t bytes);
+/* Is what this rank sends now to be damaged? */
+bool tui_fault_flips(struct tu_rank *r);
+/* Does a fault of the group act on messages? What passes none must not run then. */
+bool tui_fault_needs_messages(const struct tu_group *g);
+/* The rank is done: a fault of its own that was never played is TU_EUSAGE. */
+int tui_fault_end(const struct tu_rank *r, struct tu_err *err);
 
 extern const struct tu_transport tui_transport_threads, tui_transport_shm,
     tui_transport_tcp, tui_transport_mpi, tui_transport_nccl;

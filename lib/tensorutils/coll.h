@@ -19,8 +19,11 @@ struct tu_rank; /* one member of a group; lives while its function runs */
 
 #define TU_RANKS_MAX 4096u
 #define TU_NOBODY UINT32_MAX
+#define TU_FAULTS_MAX 64u
 
-/* Faults to play, each at one rank (or on one directed link) from operation `from` on. */
+/* Faults to play, each at one rank (or on one directed link) from operation `from` on.
+ * Link and flip act on messages: with them no algorithm runs in shared memory. One that
+ * was not played when its rank has ended is TU_EUSAGE. */
 enum tu_fault_kind {
     TU_FAULT_DELAY, /* sleep `amount` ns before each operation: a slow rank */
     TU_FAULT_LINK, /* each message rank → peer costs `amount` ns per MiB and `us` more */
@@ -82,7 +85,8 @@ TU_API struct tu_traffic tu_rank_traffic(const struct tu_rank *r);
 /* Rank q's shared memory (tu_group.shared bytes, 64-aligned); NULL when the transport or
  * the caller has none. */
 TU_API void *tu_rank_shared(struct tu_rank *r, uint32_t q);
-/* Are the ranks on one machine with memory that the fused algorithms can use? */
+/* Are the ranks on one machine with memory that the fused algorithms can use, and may
+ * they (no fault acts on messages)? */
 TU_API bool tu_rank_is_shared(const struct tu_rank *r);
 /* At most TU_POST_MAX bytes to the post function. */
 #define TU_POST_MAX 3968u

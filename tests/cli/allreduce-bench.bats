@@ -31,6 +31,48 @@ small() { allreduce-bench run -b 4K -e 4K --iters 3 --warmup 1 "$@"; }
     grep -q '"end":true,"status":1' <<<"$output"
 }
 
+@test "run: each fault on messages is played or refused, whatever the collective and transport" {
+    local t c seen=0
+    for t in shm threads tcp; do
+        # what auto takes; where rank 1 sends nothing, or no operation is left, it is refused
+        run -1 small -n 3 --transport $t --inject flip:rank=1 --json
+        run -0 small -n 3 --transport $t --inject link:from=0,to=1,us=100 --json
+        for c in reduce_scatter allgather alltoall gather scatter broadcast reduce; do
+            run --separate-stderr small -n 3 --coll $c --algo all --transport $t --inject flip:rank=1
+            if [ "$status" = 1 ]; then
+                [[ $stderr == *" elements are wrong"* ]]
+                seen=$((seen + 1))
+            else
+                [ "$status" = 2 ]
+                [[ $stderr == *"'flip' of rank 1 was never played"* ]]
+            fi
+        done
+        run -2 --separate-stderr small -n 3 --coll broadcast --transport $t --inject link:from=1,us=9
+        [[ $stderr == *"'link' of rank 1 was never played: the rank sent no message"* ]]
+        for c in slow stall close flip; do
+            run -2 --separate-stderr small -n 2 --transport $t --inject $c:rank=1,op=99999
+            [[ $stderr == *"'$c' of rank 1 was never played: op=99999"* ]]
+        done
+    done
+    [ $seen -ge 12 ]
+    for t in shm threads; do
+        for c in flip:rank=1 link:from=0,us=5; do
+            run -2 --separate-stderr small -n 3 --algo fused --transport $t --inject $c
+            [[ $stderr == *"'fused' sends no messages"* ]]
+        done
+        run -0 small -n 3 --algo fused --transport $t --inject slow:rank=1,us=10
+    done
+}
+
+@test "run: what a slow link costs is in the times" {
+    run -0 small -n 2 --iters 3 --inject link:from=0,to=1,us=20000 --json --out-of-place
+    python3 - "$output" <<'END'
+import json, sys
+rows = [json.loads(x) for x in sys.argv[1].splitlines()]
+assert [r["min_us"] >= 19000 for r in rows if "min_us" in r] == [True], rows
+END
+}
+
 @test "run: a rank that is killed is named and the report stays valid" {
     local r t
     for t in shm tcp; do
