@@ -116,6 +116,8 @@ static void bash_value(struct tu_ctx *ctx, const struct tu_cmd *cmd,
     if (o->shortname)
         tu_print(ctx, " | %s:-%c", sub_of(ctx, cmd), o->shortname);
     tu_print(ctx, ") ");
+    if (o->flags & TU_OPT_MAYBE) /* after a space comes an operand */
+        tu_print(ctx, "if [[ $behind ]]; then ");
     if (v.files)
         tu_print(ctx, "mapfile -t COMPREPLY < <(compgen -f -- \"$cur\")");
     else if (v.tables) {
@@ -128,7 +130,8 @@ static void bash_value(struct tu_ctx *ctx, const struct tu_cmd *cmd,
     } else if (v.words.n)
         tu_print(ctx, "mapfile -t COMPREPLY < <(compgen -W '%s' -- \"$cur\")",
                  v.words.data);
-    tu_print(ctx, any(&v) ? "; return ;;\n" : "return ;;\n");
+    tu_print(ctx, any(&v) ? "; return" : "return");
+    tu_print(ctx, o->flags & TU_OPT_MAYBE ? "; fi ;;\n" : " ;;\n");
     tu_buf_release(&v.words);
 }
 
@@ -180,9 +183,10 @@ static void bash(struct tu_ctx *ctx)
     /* bash splits --name=value into three words. */
     tu_print(ctx,
              "    local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD-1]}\n"
-             "    local sub='' words='' names='' files=''%s\n"
-             "    if [[ $cur == = ]]; then cur=\n"
-             "    elif [[ $prev == = ]]; then prev=${COMP_WORDS[COMP_CWORD-2]}\n    fi\n",
+             "    local sub='' words='' names='' files='' behind=''%s\n"
+             "    if [[ $cur == = ]]; then cur='' behind=1\n"
+             "    elif [[ $prev == = ]]; then prev=${COMP_WORDS[COMP_CWORD-2]} behind=1\n"
+             "    fi\n",
              ctx->top->subs ? " i" : "");
     bash_subs(ctx);
     tu_print(ctx, "    case $sub:$prev in\n");

@@ -140,6 +140,20 @@ static int next_value(struct walk *w, const struct tu_opt *o, char **value)
     return 0;
 }
 
+/* A value that may be left out stands behind "="; one in the next argument would be taken
+ * for an operand. */
+static int not_apart(const struct walk *w, const struct tu_opt *o)
+{
+    const char *next = w->i + 1 < w->argc ? w->argv[w->i + 1] : NULL;
+    for (const char *const *c = o->choices; next && o->type == TU_OPT_CHOICE && *c; c++)
+        if (!strcmp(*c, next))
+            return tu_fail(w->err, TU_EUSAGE,
+                           "option '--%s' takes its value behind '=': --%s=%s; a file of "
+                           "this name is ./%s",
+                           o->name, o->name, next, next);
+    return 0;
+}
+
 static int unknown_long(struct walk *w, const char *name, size_t n)
 {
     char text[88], near[64];
@@ -166,8 +180,8 @@ static int long_option(struct walk *w)
     bool valued = tu_opt_valued(o) && !negated;
     if (value && !valued)
         return tu_fail(w->err, TU_EUSAGE, "option '--%.*s' takes no value", (int)n, name);
-    if (valued && !value && !(o->flags & TU_OPT_MAYBE)) {
-        int rc = next_value(w, o, &value);
+    if (valued && !value) {
+        int rc = o->flags & TU_OPT_MAYBE ? not_apart(w, o) : next_value(w, o, &value);
         if (rc)
             return rc;
     }

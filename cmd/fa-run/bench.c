@@ -68,25 +68,96 @@ struct shape {
     uint64_t batch, sq, sk, hq, hkv, d;
 };
 
-static int fill(struct tu_operand *o, const char *name, uint32_t dtype,
-                const struct shape *s, uint64_t tokens, uint64_t heads, uint64_t seed,
-                struct tu_err *err)
+enum { MADE_MAX = 6, MAMBA_STATE = 16 };
+
+/* An operator's inputs. dims: b batch, q queries, k keys, h heads, g key heads, d head
+ * dimension, c channels (heads times head dimension), n states. fold: N(0,1), or this
+ * times its magnitude, in f32, where the operator wants a sign. `do` is the last one. */
+static const struct {
+    const char *op;
+    struct made {
+        const char *name, *dims;
+        double fold;
+    } in[MADE_MAX];
+} made[] = {
+    {"softmax",
+     {{"q", "bqhd", 0}, {"k", "bkgd", 0}, {"v", "bkgd", 0}, {"do", "bqhd", 0}}},
+    {"linear",
+     {{"q", "bqhd", 0}, {"k", "bkgd", 0}, {"v", "bkgd", 0}, {"do", "bqhd", 0}}},
+    {"gla",
+     {{"q", "bqhd", 0},
+      {"k", "bkgd", 0},
+      {"v", "bkgd", 0},
+      {"gate", "bqhd", -0.1},
+      {"do", "bqhd", 0}}},
+    {"ssd",
+     {{"x", "bqhd", 0},
+      {"dt", "bqh", 0.1},
+      {"A", "h", -1},
+      {"B", "bqgd", 0},
+      {"C", "bqgd", 0},
+      {"do", "bqhd", 0}}},
+    {"mamba",
+     {{"u", "bqc", 0},
+      {"dt", "bqc", 0.1},
+      {"A", "cn", -1},
+      {"B", "bqn", 0},
+      {"C", "bqn", 0},
+      {"do", "bqc", 0}}},
+};
+
+static uint64_t extent(const struct shape *s, char dim)
 {
-    *o = (struct tu_operand){name, dtype, 4, {s->batch, tokens, heads, s->d}, NULL};
+    switch (dim) {
+    case 'b': return s->batch;
+    case 'q': return s->sq;
+    case 'k': return s->sk;
+    case 'h': return s->hq;
+    case 'g': return s->hkv;
+    case 'd': return s->d;
+    case 'c': return s->hq * s->d;
+    default: return MAMBA_STATE;
+    }
+}
+
+static int fill(struct tu_operand *o, const struct made *m, uint32_t dtype,
+                const struct shape *s, uint64_t seed, struct tu_err *err)
+{
+    bool folds = m->fold < 0 || m->fold > 0;
+    *o = (struct tu_operand){.name = m->name, .dtype = folds ? TU_F32 : dtype};
+    for (; m->dims[o->rank]; o->rank++)
+        o->dim[o->rank] = extent(s, m->dims[o->rank]);
     uint64_t n, bytes;
-    int code = tu_elements(o->dim, 4, &n, err);
-    if (code || (code = tu_tensor_bytes(dtype, o->dim, 4, &bytes, err)))
+    int code = tu_elements(o->dim, o->rank, &n, err);
+    if (code || (code = tu_tensor_bytes(o->dtype, o->dim, o->rank, &bytes, err)))
         return code;
     float *wide = tu_alloc(n, sizeof *wide, err);
     o->data = wide ? tu_alloc(bytes, 1, err) : NULL;
     code = o->data ? 0 : TU_ENOMEM;
     if (!code) {
-        struct tu_rng rng = {seed, tu_rng_stream(name)};
+        struct tu_rng rng = {seed, tu_rng_stream(m->name)};
         tu_rng_normal(&rng, 0, wide, n);
-        code = tu_cast(dtype, o->data, TU_F32, wide, n, err);
+        for (uint64_t i = 0; folds && i < n; i++)
+            wide[i] = (float)m->fold * fabsf(wide[i]);
+        code = tu_cast(o->dtype, o->data, TU_F32, wide, n, err);
     }
     tu_free(wide);
     return code;
+}
+
+/* The inputs of the operator; those made so far are the caller's, also on failure. */
+static int fill_all(struct tu_operand *in, size_t *n, const char *op, uint32_t dtype,
+                    const struct shape *s, uint64_t seed, struct tu_err *err)
+{
+    int code = 0;
+    for (size_t i = 0; i < sizeof made / sizeof *made; i++)
+        if (!strcmp(made[i].op, op)) {
+            const struct made *m = made[i].in;
+            for (*n = 0; !code && *n < MADE_MAX && m[*n].name; ++*n)
+                code = fill(&in[*n], &m[*n], dtype, s, seed, err);
+            return code;
+        }
+    return tu_fail(err, TU_EUSAGE, "bench makes no problems for --op %s", op);
 }
 
 /* Bytes that must be read and written at least once. */
@@ -129,6 +200,12 @@ static int error_of(const struct tu_mixer *row, const struct tu_mixer_args *a,
     return code;
 }
 
+/* Softmax is where it is asked for, a recurrence unless it is told otherwise. */
+static bool is_causal(const struct tu_mixer *row, const struct tu_attn_opts *o)
+{
+    return strcmp(row->name, "softmax") ? !o->bidirectional : o->causal != 0;
+}
+
 static int time_it(struct tu_ctx *ctx, const struct tu_mixer *row,
                    const struct tu_mixer_args *a, const struct shape *s,
                    const struct tu_attn_peaks *peak, struct tu_err *err)
@@ -167,7 +244,7 @@ static int time_it(struct tu_ctx *ctx, const struct tu_mixer *row,
                                        {.u = s->sq},
                                        {.u = s->sk},
                                        {.u = s->d},
-                                       {.b = a->opt->causal != 0},
+                                       {.b = is_causal(row, a->opt)},
                                        {.u = tu_pool_size(ctx->job.pool)},
                                        {.f = st.min},
                                        {.f = st.median},
@@ -189,21 +266,19 @@ static int bench_one(struct tu_ctx *ctx, const struct tu_mixer *row,
                      const struct tu_attn_peaks *peak, struct tu_err *err)
 {
     static const int pass[] = {TU_PASS_FWD, TU_PASS_BWD, TU_PASS_BOTH};
-    struct tu_operand in[4] = {{0}};
+    struct tu_operand in[MADE_MAX] = {{0}};
     struct tu_mixer_args a = {.opt = o,
                               .in = in,
                               .pass = pass[fa_opts.pass],
                               .algo = fa_opts.algo,
                               .job = tu_ctx_job(ctx)};
-    int code = fill(&in[0], "q", dtype, s, s->sq, s->hq, ctx->seed, err);
-    code = code ? code : fill(&in[1], "k", dtype, s, s->sk, s->hkv, ctx->seed, err);
-    code = code ? code : fill(&in[2], "v", dtype, s, s->sk, s->hkv, ctx->seed, err);
-    code = code ? code : fill(&in[3], "do", dtype, s, s->sq, s->hq, ctx->seed, err);
-    a.n_in = a.pass & TU_PASS_BWD ? 4 : 3;
+    int code = fill_all(in, &a.n_in, row->name, dtype, s, ctx->seed, err);
+    if (!(a.pass & TU_PASS_BWD) && a.n_in)
+        a.n_in--;
     code = code ? code : fa_outputs(row, &a, false, err);
     code = code ? code : time_it(ctx, row, &a, s, peak, err);
     fa_outputs_free(&a);
-    for (unsigned i = 0; i < 4; i++)
+    for (unsigned i = 0; i < MADE_MAX; i++)
         tu_free(in[i].data);
     return code;
 }

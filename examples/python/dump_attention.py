@@ -7,8 +7,9 @@
         loss = model(**batch).loss
         loss.backward()
 
-Then `fa-run check --layout bhsd --causal=tl --ref layer.tns layer.tns` tells how far o is from
-float64 on the very inputs of the layer. Works with every model that calls
+Then `fa-run check --layout bhsd --causal=tl --ref layer.tns layer.tns` compares
+fa-run's own o on the very inputs of the layer with the recorded one, and fails where they differ by
+more than the precision explains. Works with every model that calls
 torch.nn.functional.scaled_dot_product_attention (Hugging Face: attn_implementation="sdpa").
 """
 import contextlib

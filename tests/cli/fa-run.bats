@@ -48,6 +48,70 @@ qkv() { # SEQ KEYS HEADS KV-HEADS DIM DIM-V [tns-gen options]
     fa-run check --ref ref.tns in.tns
 }
 
+@test "check --ref FILE: a wrong reference does not allow its own error" {
+    local t
+    for t in f32 bf16; do
+        qkv 40 40 4 2 32 32 --dtype $t -o in.tns
+        tns-gen o:shape=2x40x4x32,dist=constant,value=1000 --dtype $t -o far.tns
+        run -1 fa-run check --ref far.tns in.tns
+        fa-run --causal in.tns -o causal.tns
+        fa-run check --causal --ref causal.tns in.tns
+        run -1 fa-run check --ref causal.tns in.tns # --causal forgotten
+        run -1 fa-run check --causal=tl --window 8,0 --ref causal.tns in.tns
+        fa-run --pass bwd in.tns -o back.tns
+        fa-run check --pass bwd --ref back.tns in.tns
+        run -1 fa-run check --pass bwd --causal --ref back.tns in.tns
+        run -3 --separate-stderr fa-run check --pass bwd --ref causal.tns in.tns
+        [[ $stderr == *"nothing to compare: the reference has no 'dq'"* ]]
+    done
+    tns-gen q:shape=1x30x2x16 k:shape=1x30x2x16 v:shape=1x30x2x16 -o in.tns
+    fa-run --op linear in.tns -o lin.tns
+    fa-run check --op linear --ref lin.tns in.tns
+    run -1 fa-run check --op linear --decay 0.1 --ref lin.tns in.tns
+}
+
+@test "check --ref FILE: float64 results of another program pass, in float64 and rounded" {
+    qkv 7 9 2 1 8 5 -o in.tns
+    PYTHONPATH=$ROOT/examples/python python3 - <<'END'
+import math, struct, tns
+t = {r.name: (r.words, struct.unpack(f"<{len(r.data) // 4}f", r.data))
+     for r in tns.read(open("in.tns", "rb")) if r.kind == tns.TENSOR}
+(b, sq, h, d), q = t["q"]
+(_, sk, hk, _), k = t["k"]
+dv, v = t["v"][0][3], t["v"][1]
+out = []
+for x in range(b):
+    for i in range(sq):
+        for n in range(h):
+            g = n // (h // hk)
+            row = q[((x * sq + i) * h + n) * d:][:d]
+            p = [math.exp(sum(a * c for a, c in zip(row, k[((x * sk + j) * hk + g) * d:][:d]))
+                          / math.sqrt(d)) if j <= i + sk - sq else 0 for j in range(sk)]
+            out += [sum(p[j] * v[((x * sk + j) * hk + g) * dv + c] for j in range(sk)) / sum(p)
+                    for c in range(dv)]
+for name, kind, dtype in (("o64.tns", "d", "f64"), ("o32.tns", "f", "f32")):
+    with open(name, "wb") as f:
+        w = tns.Writer(f)
+        w.tensor("o", dtype, (b, sq, h, dv), struct.pack(f"<{len(out)}{kind}", *out))
+        w.end()
+END
+    fa-run check --causal --ref o64.tns in.tns
+    fa-run check --causal --ref o32.tns in.tns
+    tns-cat -d 'o=bf16' o64.tns -o o16.tns
+    fa-run check --causal --ref o16.tns in.tns
+    run -1 fa-run check --ref o64.tns in.tns
+    run -1 fa-run check --ref o16.tns in.tns
+}
+
+@test "--causal takes its value behind =, and says so" {
+    qkv 6 6 1 1 8 8 -o in.tns
+    run -2 --separate-stderr fa-run --causal tl in.tns
+    [[ $stderr == *"--causal=tl"* ]]
+    fa-run --causal=tl in.tns -o a.tns
+    cp in.tns tl
+    fa-run --causal ./tl -o b.tns
+}
+
 @test "--explain prints a table and computes nothing" {
     qkv 20 20 2 2 16 16 | fa-run --explain >out
     grep -q '^naive3  *3 ' out
@@ -57,6 +121,24 @@ qkv() { # SEQ KEYS HEADS KV-HEADS DIM DIM-V [tns-gen options]
     fa-run bench --seqlen 64 --headdim 32 --heads 1 --batch 1 --reps 2 --check --json >out
     grep -q '"gflops":' out
     tail -1 out | grep -q '"end":true'
+}
+
+@test "bench makes problems for every operator, and checks them" {
+    local op pass
+    fa-run --list=ops | cut -f1 >ops
+    [ "$(wc -l <ops)" -ge 5 ]
+    while read -r op _; do
+        for pass in fwd bwd both; do
+            fa-run bench --op "$op" --pass $pass --seqlen 40 --headdim 8 --heads 2 --batch 2 --storage f32 \
+                --reps 1 --warmup 0 --check --json >out
+            python3 - <<'END'
+import json
+row = json.loads(open("out").read().splitlines()[1])
+assert row["gflops"] > 0 and row["max_err"] < 1e-3, row
+assert row["causal"] is (row["op"] != "softmax"), row
+END
+        done
+    done <ops
 }
 
 @test "bad shapes name both tensors" {
