@@ -6,20 +6,11 @@
 #include <string.h>
 #include "kv-pack/pack.h"
 
-struct quant {
-    struct tu_spec spec;
-    struct tu_kv_array a;
-    uint64_t dim[3];
-    unsigned rank;
-    bool is;
-};
-
-/* What a record's metadata says that it was. */
-static int read_quant(const struct tu_tensor *t, struct quant *q, struct tu_err *err)
+int kv_quant_read(const struct tu_tensor *t, struct kv_quant *q, struct tu_err *err)
 {
     uint64_t layer = 0;
     json_t *o;
-    *q = (struct quant){.is = false};
+    *q = (struct kv_quant){.is = false};
     const char *kind = tu_kv_name(t->name, &layer);
     if (!kind || !t->meta)
         return 0;
@@ -65,8 +56,8 @@ static int load_parts(struct tu_kv *kv, size_t i, struct tu_kv_part part[TU_KV_C
     return rc;
 }
 
-static int decode_record(struct tu_kv *kv, size_t i, struct quant *q, struct tu_writer *w,
-                         unsigned *parts, struct tu_err *err)
+static int decode_record(struct tu_kv *kv, size_t i, struct kv_quant *q,
+                         struct tu_writer *w, unsigned *parts, struct tu_err *err)
 {
     struct tu_kv_part part[TU_KV_CODED_PARTS] = {{0}};
     struct tu_tensor t = {.name = kv->tensor[i].name, .dtype = q->a.dtype, .rank = q->rank,
@@ -99,9 +90,9 @@ static int expand(struct tu_kv *kv, struct tu_writer *w, struct tu_err *err)
     for (size_t i = 0; !rc && i < kv->metas; i++)
         rc = tu_writer_meta(w, kv->meta[i].topic, kv->meta[i].json, kv->meta[i].n, err);
     for (size_t i = 0; !rc && i < kv->n;) {
-        struct quant q;
+        struct kv_quant q;
         unsigned parts = 1;
-        rc = read_quant(&kv->tensor[i], &q, err);
+        rc = kv_quant_read(&kv->tensor[i], &q, err);
         if (!rc && q.is) {
             rc = decode_record(kv, i, &q, w, &parts, err);
         } else if (!rc) {

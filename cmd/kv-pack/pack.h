@@ -44,6 +44,17 @@ TU_MUST int kv_tp(const char *text, uint64_t *size, int64_t *rank, struct tu_err
 TU_MUST int kv_choose_tokens(struct tu_kv *kv, const char *method, uint64_t kept,
                              uint64_t **keep, struct tu_err *err);
 
+/* What a record was before compress, by its metadata; `is`: it was compressed. */
+struct kv_quant {
+    struct tu_spec spec; /* tu_spec_release */
+    struct tu_kv_array a;
+    uint64_t dim[3];
+    unsigned rank;
+    bool is;
+};
+TU_MUST int kv_quant_read(const struct tu_tensor *t, struct kv_quant *q,
+                          struct tu_err *err);
+
 /* The prompts of a store, a row each. */
 TU_MUST int kv_stat_store(struct tu_ctx *ctx, const char *dir, struct tu_err *err);
 

@@ -43,6 +43,21 @@ static const struct tu_column cache_columns[] = {
     {"cache", "CACHE", TU_COL_NAME, 0},      {0},
 };
 
+/* A compressed cache without token ids: what its records held before. */
+static int coded_tokens(const struct tu_kv *kv, uint64_t *tokens, struct tu_err *err)
+{
+    for (size_t i = 0; i < kv->n; i++) {
+        struct kv_quant q;
+        int rc = kv_quant_read(&kv->tensor[i], &q, err);
+        if (rc)
+            return rc;
+        if (q.is)
+            *tokens = tu_max(*tokens, q.a.tokens);
+        tu_spec_release(&q.spec);
+    }
+    return 0;
+}
+
 static int show_cache(struct tu_ctx *ctx, struct tu_kv *kv, struct tu_err *err)
 {
     uint64_t bytes = 0, layer, tokens = kv->tokens, slots = 0, used = 0;
@@ -58,6 +73,10 @@ static int show_cache(struct tu_ctx *ctx, struct tu_kv *kv, struct tu_err *err)
         waste = tu_kv_table_waste(&t, false, &slots, &used, err);
         tokens = used;
         tu_kv_table_release(&t);
+    } else if (!tokens) {
+        int rc = coded_tokens(kv, &tokens, err);
+        if (rc)
+            return rc;
     }
     tu_row(ctx, (const struct tu_cell[]){
                     {.u = tokens},

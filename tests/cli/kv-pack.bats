@@ -486,3 +486,13 @@ kills() {
     done
     tns-diff pool.o.tns whole.o.tns
 }
+
+@test "stat: a compressed cache without token ids has the tokens of its records" {
+    cache a.tns 21
+    tns-cat -x kv.tokens a.tns -o kv.tns
+    kv-pack compress -c fp8 kv.tns -o c.tns
+    kv-pack stat --json c.tns >out
+    grep -q '"tokens":21,' out
+    run kv-pack stat --json kv.tns
+    [[ $output == *'"tokens":21,'* ]]
+}
