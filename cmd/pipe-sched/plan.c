@@ -15,10 +15,12 @@ static struct {
     uint64_t max_tp, max_pp, max_cp, max_mb, max_vpp;
     uint64_t encoder_layers, encoder_hidden, encoder_tokens;
     bool all, sensitivity, no_sp, uneven;
-    int offload;
+    int offload, style;
 } opt = {.vocab = 51200, .seq = 2048, .top = 10};
 
 static const char *const offloads[] = {"any", "none", "cpu", "split", "ssd", NULL};
+
+static const char *const styles[] = {"gpt", "llama", NULL};
 
 static const struct tu_opt options[] = {
     {0, "config", "FILE", "the model: a Hugging Face config.json", TU_OPT_FILE_IN,
@@ -29,6 +31,8 @@ static const struct tu_opt options[] = {
     {0, "kv-heads", "N", "key-value heads; default: heads", TU_OPT_U64, &opt.kv_heads,
      NULL, 0},
     {0, "ffn", "N", "width of the MLP; default: 4 hidden", TU_OPT_U64, &opt.ffn, NULL, 0},
+    {0, "style", NULL, "of the typed sizes; llama: a gated MLP, an output head, no biases",
+     TU_OPT_CHOICE, &opt.style, styles, 0},
     {0, "vocab", "N", "vocabulary; default 51200", TU_OPT_U64, &opt.vocab, NULL, 0},
     {'b', "batch", "N", "sequences of a step", TU_OPT_U64, &opt.batch, NULL, 0},
     {0, "seq", "N", "tokens of a sequence; default 2048", TU_OPT_U64, &opt.seq, NULL, 0},
@@ -92,7 +96,8 @@ static int model(struct tu_ctx *ctx, struct tu_model *m, struct tu_encoder *e,
 {
     struct tu_vision eye = {0};
     struct tu_buf text = {0};
-    bool sizes = opt.layers || opt.hidden || opt.heads || opt.kv_heads || opt.ffn;
+    bool sizes = opt.layers || opt.hidden || opt.heads || opt.kv_heads || opt.ffn ||
+                 opt.style;
     if (opt.config && sizes)
         return tu_fail(err, TU_EUSAGE, "plan: sizes come from --config or from options, "
                                        "not from both");
@@ -107,9 +112,11 @@ static int model(struct tu_ctx *ctx, struct tu_model *m, struct tu_encoder *e,
                                .ffn = opt.ffn ? opt.ffn : 4 * opt.hidden,
                                .vocab = opt.vocab,
                                .positions = opt.seq,
-                               .tied = true,
-                               .learned_positions = true,
-                               .bias = true};
+                               .gated = opt.style == 1,
+                               .rmsnorm = opt.style == 1,
+                               .tied = opt.style == 0,
+                               .learned_positions = opt.style == 0,
+                               .bias = opt.style == 0};
         return encoder(e, &eye, err);
     }
     int rc = pipe_slurp(opt.config, &text, err);

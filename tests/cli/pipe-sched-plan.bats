@@ -254,3 +254,9 @@ END
     run -0 --separate-stderr pipe-sched plan --config config --gpus 1 --batch 8 --top 1
     [[ $stderr == *"family 'mamba' is not known"* ]]
 }
+
+@test "plan --style llama: typed sizes give the published count of Llama 2 70B" {
+    run --separate-stderr pipe-sched plan --style llama --layers 80 --hidden 8192 --heads 64 --kv-heads 8 \
+        --ffn 28672 --vocab 32000 --gpus 64 --batch 64 --top 1
+    [[ $output$stderr == *"68.977 billion"* ]] # 68,976,648,192
+}
