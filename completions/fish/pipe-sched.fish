@@ -225,7 +225,7 @@ complete -c pipe-sched -n '__fish_seen_subcommand_from plan' -l hidden -x -d 'hi
 complete -c pipe-sched -n '__fish_seen_subcommand_from plan' -l heads -x -d 'attention heads'
 complete -c pipe-sched -n '__fish_seen_subcommand_from plan' -l kv-heads -x -d 'key-value heads; default: heads'
 complete -c pipe-sched -n '__fish_seen_subcommand_from plan' -l ffn -x -d 'width of the MLP; default: 4 hidden'
-complete -c pipe-sched -n '__fish_seen_subcommand_from plan' -l style -x -a 'gpt llama' -d 'of the typed sizes; llama: a gate in the MLP, an output head, no biases'
+complete -c pipe-sched -n '__fish_seen_subcommand_from plan' -l style -x -a 'gpt llama' -d 'of the typed sizes; llama: a gated MLP, an output head, no biases'
 complete -c pipe-sched -n '__fish_seen_subcommand_from plan' -l vocab -x -d 'vocabulary; default 51200'
 complete -c pipe-sched -n '__fish_seen_subcommand_from plan' -s b -l batch -x -d 'sequences of a step'
 complete -c pipe-sched -n '__fish_seen_subcommand_from plan' -l seq -x -d 'tokens of a sequence; default 2048'
