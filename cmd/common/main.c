@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 #include "common/front.h"
 #include "common/names.h"
@@ -153,6 +154,18 @@ static bool of_other_format(const char *path)
     return false;
 }
 
+/* `cmd FILE >>FILE` would read what it writes, without an end. */
+static const char *reads_own_output(int argc, char **argv)
+{
+    struct stat out, in;
+    if (fstat(STDOUT_FILENO, &out) || !S_ISREG(out.st_mode))
+        return NULL;
+    for (int i = 0; i < argc; i++)
+        if (!stat(argv[i], &in) && in.st_dev == out.st_dev && in.st_ino == out.st_ino)
+            return argv[i];
+    return NULL;
+}
+
 /* What can be refused before any work. */
 static int refuse(struct tu_ctx *ctx, tu_opt_tables tables, int argc, char **argv)
 {
@@ -167,6 +180,9 @@ static int refuse(struct tu_ctx *ctx, tu_opt_tables tables, int argc, char **arg
         return missing(ctx, (unsigned)argc);
     if ((unsigned)argc > cmd->max)
         return tu_usage(ctx, "'%s': too many operands", argv[cmd->max]);
+    const char *own = tu_streams(ctx) && to_stdout ? reads_own_output(argc, argv) : NULL;
+    if (own)
+        return tu_usage(ctx, "'%s' is read and standard output too: use -o FILE", own);
     if (tu_streams(ctx) && to_stdout && ctx->json)
         return tu_usage(
             ctx, "standard output carries the data; use --report FILE for the report");

@@ -12,6 +12,7 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 #include "io_sys.h"
 #include "tensorutils/core/bytes.h"
@@ -358,7 +359,11 @@ int tu_in_spool(struct tu_in **out, struct tu_in *in, const char *folder,
                 struct tu_err *err)
 {
     int fd;
+    struct stat st;
     *out = NULL;
+    if (!fstat(in->fd, &st) && S_ISCHR(st.st_mode))
+        return tu_fail(err, TU_EMAGIC, "%s: a device, which may never end, is not copied",
+                       in->name);
     int code = tu_file_nameless(&fd, folder, err);
     if (code)
         return code;

@@ -561,6 +561,10 @@ static int put_memory(void *ctx, const unsigned char *p, size_t n, struct tu_err
     return 0;
 }
 
+/* What is held in memory as a whole: pickles, texts. Deflate reaches 1032 to 1. */
+#define BOMB_BYTES (16u << 20)
+#define BOMB_RATIO 200
+
 int tu_zip_load(struct tu_zip *z, size_t i, size_t max, bool verify, void **data,
                 size_t *n, struct tu_err *err)
 {
@@ -572,6 +576,12 @@ int tu_zip_load(struct tu_zip *z, size_t i, size_t max, bool verify, void **data
                        "%s: zip entry '%s': %llu bytes, more than the %zu allowed",
                        tu_in_name(z->in), tu_text_short(e->name, strlen(e->name), shown),
                        (unsigned long long)e->size, max);
+    if (e->size > BOMB_BYTES && e->size / BOMB_RATIO > e->stored)
+        return tu_fail(err, TU_ELIMIT,
+                       "%s: zip entry '%s': %llu bytes out of %llu: no file that is meant "
+                       "to be read is packed so tightly",
+                       tu_in_name(z->in), tu_text_short(e->name, strlen(e->name), shown),
+                       (unsigned long long)e->size, (unsigned long long)e->stored);
     unsigned char *to = tu_alloc((size_t)e->size, 1, err);
     if (!to)
         return TU_ENOMEM;

@@ -247,6 +247,65 @@ static bool has_role(const struct tu_ckpt *c, const char *name)
     return tu_names_get(c->names, name) != TU_NAMES_NONE;
 }
 
+static int check_layers(const struct tu_ckpt *c, struct tu_err *err)
+{
+    if (!c->canonical || !c->model.layers)
+        return 0;
+    unsigned char *seen = tu_calloc(c->model.layers, 1, err);
+    int rc = seen ? 0 : TU_ENOMEM;
+    for (size_t i = 0; i < c->roles && !rc; i++) {
+        const struct tu_role *r = &c->role[i];
+        if (r->layer >= (int64_t)c->model.layers)
+            rc = tu_fail(err, TU_EINCOMPLETE,
+                         "%.100s: layer %lld in a model of %llu layers", c->root,
+                         (long long)r->layer, (unsigned long long)c->model.layers);
+        else if (r->layer >= 0)
+            seen[r->layer] = 1;
+    }
+    for (uint64_t l = 0; l < c->model.layers && !rc; l++)
+        if (!seen[l])
+            rc = tu_fail(err, TU_EINCOMPLETE, "%.100s: layer %llu of %llu is missing",
+                         c->root, (unsigned long long)l,
+                         (unsigned long long)c->model.layers);
+    tu_free(seen);
+    return rc;
+}
+
+/* Sizes that the configuration promises, held against the tensors: a wrong number of heads would
+ * interleave a fused QKV wrongly without any shape telling. */
+static int check_sizes(const struct tu_ckpt *c, struct tu_err *err)
+{
+    const struct tu_model *m = &c->model;
+    for (size_t i = 0; i < c->roles && c->canonical && m->layers; i++) {
+        const struct tu_role *r = &c->role[i];
+        const char *part = strstr(r->base, ".attn.");
+        uint64_t want = 0;
+        if (part && (!strncmp(part, ".attn.k.", 8) || !strncmp(part, ".attn.v.", 8)))
+            want = m->kv_heads * m->head_dim;
+        else if (part && (!strncmp(part, ".attn.q.", 8) || !strncmp(part, ".attn.q_b.", 10)))
+            want = m->heads * m->head_dim;
+        else if (part && !strncmp(part, ".attn.kv_a.", 11))
+            want = m->kv_rank + m->rope_dim;
+        else if (part && !strncmp(part, ".attn.kv_b.", 11))
+            want = m->heads * (m->nope_dim + m->v_dim);
+        else if (!strcmp(r->base, "embed.weight"))
+            want = m->vocab;
+        if (want && r->rows != want)
+            return tu_fail(err, TU_EINCOMPLETE,
+                           "%.80s: '%.80s' has %llu rows, the configuration makes %llu",
+                           c->root, r->name, (unsigned long long)r->rows,
+                           (unsigned long long)want);
+    }
+    return 0;
+}
+
+/* While the family's names are known: roles alone have none. */
+static int check_configuration(const struct tu_ckpt *c, struct tu_err *err)
+{
+    int rc = check_layers(c, err);
+    return rc ? rc : check_sizes(c, err);
+}
+
 int tu_ckpt_open(struct tu_ckpt **out, const char *path, const char *text,
                  const struct tu_shard_opts *o, const struct tu_job *job,
                  struct tu_err *err)
@@ -276,6 +335,8 @@ int tu_ckpt_open(struct tu_ckpt **out, const char *path, const char *text,
         c->model.tied = !has_role(c, "head.weight");
     if (!rc)
         rc = tui_check_complete(c, o, err);
+    if (!rc)
+        rc = check_configuration(c, err);
     if (!rc && o && o->roles) {
         tu_map_free(c->canonical);
         c->canonical = NULL;
@@ -354,63 +415,9 @@ static int covered(const struct tu_ckpt *c, uint32_t a, uint64_t *n, struct tu_e
     return rc;
 }
 
-static int check_layers(const struct tu_ckpt *c, struct tu_err *err)
-{
-    if (!c->canonical || !c->model.layers)
-        return 0;
-    unsigned char *seen = tu_calloc(c->model.layers, 1, err);
-    int rc = seen ? 0 : TU_ENOMEM;
-    for (size_t i = 0; i < c->roles && !rc; i++) {
-        const struct tu_role *r = &c->role[i];
-        if (r->layer >= (int64_t)c->model.layers)
-            rc = tu_fail(err, TU_EINCOMPLETE,
-                         "%.100s: layer %lld in a model of %llu layers", c->root,
-                         (long long)r->layer, (unsigned long long)c->model.layers);
-        else if (r->layer >= 0)
-            seen[r->layer] = 1;
-    }
-    for (uint64_t l = 0; l < c->model.layers && !rc; l++)
-        if (!seen[l])
-            rc = tu_fail(err, TU_EINCOMPLETE, "%.100s: layer %llu of %llu is missing",
-                         c->root, (unsigned long long)l,
-                         (unsigned long long)c->model.layers);
-    tu_free(seen);
-    return rc;
-}
-
-/* Sizes that the configuration promises, held against the tensors: a wrong number of heads would
- * interleave a fused QKV wrongly without any shape telling. */
-static int check_sizes(const struct tu_ckpt *c, struct tu_err *err)
-{
-    const struct tu_model *m = &c->model;
-    for (size_t i = 0; i < c->roles && c->canonical && m->layers; i++) {
-        const struct tu_role *r = &c->role[i];
-        const char *part = strstr(r->base, ".attn.");
-        uint64_t want = 0;
-        if (part && (!strncmp(part, ".attn.k.", 8) || !strncmp(part, ".attn.v.", 8)))
-            want = m->kv_heads * m->head_dim;
-        else if (part && (!strncmp(part, ".attn.q.", 8) || !strncmp(part, ".attn.q_b.", 10)))
-            want = m->heads * m->head_dim;
-        else if (part && !strncmp(part, ".attn.kv_a.", 11))
-            want = m->kv_rank + m->rope_dim;
-        else if (part && !strncmp(part, ".attn.kv_b.", 11))
-            want = m->heads * (m->nope_dim + m->v_dim);
-        else if (!strcmp(r->base, "embed.weight"))
-            want = m->vocab;
-        if (want && r->rows != want)
-            return tu_fail(err, TU_EINCOMPLETE,
-                           "%.80s: '%.80s' has %llu rows, the configuration makes %llu",
-                           c->root, r->name, (unsigned long long)r->rows,
-                           (unsigned long long)want);
-    }
-    return 0;
-}
-
 int tu_ckpt_check(const struct tu_ckpt *c, struct tu_err *err)
 {
-    int rc = check_layers(c, err);
-    if (!rc)
-        rc = check_sizes(c, err);
+    int rc = check_configuration(c, err);
     for (uint32_t a = 0; a < c->atoms && !rc; a++) {
         const struct tu_tensor *t = &c->atom[a].tensor;
         uint64_t rows, cols, want, have = 0;

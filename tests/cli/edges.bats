@@ -158,3 +158,13 @@ missing_() {
     [[ $stderr == *'File too large'* ]]
     [ -z "$(ls -A out)" ]
 }
+
+@test "what never ends is not begun: a file that is input and output, a device, a bomb" {
+    tns-gen a:shape=10 -o b.tns
+    size=$(stat -c %s b.tns)
+    run -2 bash -c 'tns-cat b.tns >>b.tns'
+    assert_output --partial "'b.tns' is read and standard output too: use -o FILE"
+    [ "$(stat -c %s b.tns)" = "$size" ]
+    run -3 tns-import --from safetensors /dev/zero
+    assert_output --partial 'a device, which may never end'
+}

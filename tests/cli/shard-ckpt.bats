@@ -970,3 +970,10 @@ a_hole() {
         assert_output --partial "no map has the names of family 'nobody'"
     done
 }
+
+@test "cat --to gguf holds the configuration against the tensors, as cat does" {
+    cp -r "$DATA/hf/llama" liar
+    sed -i 's/"num_hidden_layers": *[0-9]*/"num_hidden_layers": 1000/' liar/config.json
+    run -3 shard-ckpt cat --to gguf liar
+    assert_output --partial 'of 1000 is missing'
+}

@@ -484,6 +484,19 @@ static void inflating(void)
     eq_int(tu_zip_load(z, 0, 1 << 20, true, &data, &n, &err), TU_EFORMAT, "no deflate data");
     tu_zip_close(z);
     tu_in_close(in);
+    n = classic(file, "x", 8, packed, 100, 100000, 0); /* 1000 to 1, as texts may be */
+    ok(!open_path(&z, &in, fix_write("deflate.zip", file, n), &err), "small: opened");
+    eq_int(tu_zip_load(z, 0, 1 << 30, true, &data, &n, &err), TU_EFORMAT, "small: inflated");
+    tu_zip_close(z);
+    tu_in_close(in);
+    unsigned char *tight = tu_calloc(1, 200000, NULL);
+    n = classic(tight, "x", 8, tight + 100000, 90000, 40000000, 0);
+    ok(!open_path(&z, &in, fix_write("deflate.zip", tight, n), &err), "large: opened");
+    eq_int(tu_zip_load(z, 0, 1 << 30, true, &data, &n, &err), TU_ELIMIT, "large: refused");
+    ok(strstr(err.msg, "40000000 bytes out of 90000"), "with its sizes: %s", err.msg);
+    tu_zip_close(z);
+    tu_in_close(in);
+    tu_free(tight);
 }
 
 static void names(void)
