@@ -254,6 +254,33 @@ static int same_save(struct tu_ckpt *c, const struct tui_megatron *first,
     return 0;
 }
 
+/* The process that saved a file, or -1. */
+static int64_t saver_of(const struct tu_ckpt *c, uint32_t f)
+{
+    const struct tu_pnode *v =
+        tu_pnode_get(tu_pnode_get(root_of(c, f), "args"), "rank");
+    return v && v->kind == TU_P_INT ? v->integer : -1;
+}
+
+/* Files that several processes saved say which: tensor ranks are numbered fastest. One
+ * process that converts writes its own number, or an older save's, into all. */
+static int own_ranks(const struct tu_ckpt *c, struct tu_err *err)
+{
+    bool many = false;
+    for (uint32_t f = 1; f < c->files; f++)
+        many |= saver_of(c, f) != saver_of(c, 0);
+    for (uint32_t f = 0; f < c->files && many; f++) {
+        int64_t rank = saver_of(c, f);
+        if (rank >= 0 && rank % c->tp != c->file[f].at.tp)
+            return tu_fail(err, TU_EINCOMPLETE,
+                           "%.150s: args.rank is %lld, which is tensor-parallel rank %u, "
+                           "expected rank %u",
+                           c->file[f].path, (long long)rank, (unsigned)(rank % c->tp),
+                           c->file[f].at.tp);
+    }
+    return 0;
+}
+
 /* Names of the file's weights begin so. */
 static void prefix_of(const struct tu_ckpt *c, uint32_t chunk, char out[32])
 {
@@ -437,6 +464,8 @@ static int megatron_open(struct tu_ckpt *c, const struct tu_spec *spec,
         rc = open_ranks(c, folder, o, job, err);
     if (!rc)
         rc = same_save(c, &g, err);
+    if (!rc)
+        rc = own_ranks(c, err);
     char *hf = rc ? NULL : tui_join(c->arena, c->root, "hf", err);
     if (!rc)
         rc = hf ? tui_sides_from(c, hf, err) : TU_ENOMEM;
@@ -452,7 +481,9 @@ static int megatron_open(struct tu_ckpt *c, const struct tu_spec *spec,
         rc = warn_of_states(c, job, err);
     for (uint32_t f = 0; f < c->files && !rc; f++)
         rc = add_rank(c, f, err);
-    return rc ? rc : tui_check_ranks(c, err);
+    if (!rc)
+        rc = tui_check_ranks(c, err);
+    return rc ? rc : tui_check_copies(c, err);
 }
 
 static const struct tu_layout_key keys[] = {

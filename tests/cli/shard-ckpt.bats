@@ -361,6 +361,21 @@ rename_in() {
     assert_output --partial 'expected tp=2'
 }
 
+@test "a rank that is a copy of another is refused" {
+    for m in qwen2_tp2 llama_mqa_tp2; do # nothing else is different in the two files' names and shapes
+        rm -rf m
+        cp -r "$DATA/megatron/$m" m
+        cp m/iter_0000007/mp_rank_0{0,1}/model_optim_rng.pt
+        run -3 shard-ckpt ls m
+        assert_output --partial 'mp_rank_01/model_optim_rng.pt: holds the parts of tensor-parallel rank 0'
+    done
+    rm -rf m # where the others differ, args.rank says so first
+    cp -r "$DATA/megatron/llama_tp2_pp2" m
+    cp m/iter_0000007/mp_rank_0{0,1}_001/model_optim_rng.pt
+    run -3 shard-ckpt ls m
+    assert_output --partial 'mp_rank_01_001/model_optim_rng.pt: args.rank is 2, which is tensor-parallel rank 0, expected rank 1'
+}
+
 @test "uneven stages are refused unless given" {
     run -2 shard-ckpt convert --to megatron:pp=3 "$DATA/hf/llama" m
     assert_output --partial '4 layers do not divide by pp=3'
