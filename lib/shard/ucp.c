@@ -26,6 +26,19 @@ static const char *const list_names[LISTS] = {
     "parameter_with_row_parallelism_patterns", "vocabulary_parameter_patterns",
 };
 
+/* What else DeepSpeed's constants know, and how no tensor is cut here by it. */
+static const char *const other_names[] = {
+    "universal_checkpoint_version",
+    "pipeline_replicated_parameter_patterns",
+    "expert_parameter_patterns",
+    "autotp_unsupported_parameter_patterns",
+    "sub_param_shard_widths",
+    "original_vocab_size",
+    "padded_vocab_size",
+    "affine_map",
+    NULL,
+};
+
 struct rule {
     enum list list;
     struct tu_pattern *pattern;
@@ -78,13 +91,41 @@ static int add_list(struct tui_ucp *u, enum list list, const struct tu_pnode *v,
     return rc;
 }
 
+static bool is_known(const char *key)
+{
+    bool yes = false;
+    for (int k = 0; k < LISTS; k++)
+        yes |= !strcmp(key, list_names[k]);
+    for (const char *const *k = other_names; *k; k++)
+        yes |= !strcmp(key, *k);
+    return yes;
+}
+
+/* A rule under another name would leave its tensors to the rule of axis 0, whose shapes
+ * fit as well. */
+static int known_keys(const struct tu_pnode *info, struct tu_err *err)
+{
+    for (size_t i = 0; info->kind == TU_P_DICT && i + 1 < info->n; i += 2) {
+        const struct tu_pnode *key = info->item[i];
+        if (key->kind != TU_P_TEXT || !is_known(key->text))
+            return tu_fail(err, TU_EFORMAT,
+                           "universal_checkpoint_info has the key '%.60s', expected one "
+                           "that DeepSpeed knows, such as '%s'",
+                           key->kind == TU_P_TEXT ? key->text : "(no text)",
+                           list_names[HALVES]);
+    }
+    return 0;
+}
+
 int tui_ucp_new(struct tui_ucp **out, const struct tu_pnode *info, struct tu_err *err)
 {
     struct tui_ucp *u = NULL;
-    int rc = 0;
     *out = NULL;
     if (!info || info->kind == TU_P_NONE)
         return 0;
+    int rc = known_keys(info, err);
+    if (rc)
+        return rc;
     if (tu_pnode_get(info, "affine_map"))
         return tu_fail(err, TU_EUNSUP,
                        "universal_checkpoint_info has an affine_map, which "
