@@ -112,9 +112,35 @@ static int is_state(const struct dirent *d)
     return tui_has_suffix(d->d_name, ".pt");
 }
 
+/* The files of one parameter's folder. */
+struct states {
+    const char *folder;
+    const char **file;
+    int n;
+};
+
+static bool has_file(const struct states *s, const char *file)
+{
+    for (int i = 0; i < s->n; i++)
+        if (!strcmp(s->file[i], file))
+            return true;
+    return false;
+}
+
+/* Parameters that one optimizer's group holds have the same states. */
+static int lacks(const struct states *a, const struct states *b, struct tu_err *err)
+{
+    for (int i = 0; i < a->n; i++)
+        if (!has_file(b, a->file[i]))
+            return tu_fail(err, TU_EINCOMPLETE,
+                           "%.150s: no %.40s, expected it: %.150s has it", b->folder,
+                           a->file[i], a->folder);
+    return 0;
+}
+
 static int add_param(struct zero_reader *r, const struct zero_param *q,
-                     const struct tu_shard_opts *o, const struct tu_job *job,
-                     struct tu_err *err)
+                     struct states *have, const struct tu_shard_opts *o,
+                     const struct tu_job *job, struct tu_err *err)
 {
     struct dirent **list = NULL;
     char *folder = tu_arena_printf(r->c->arena, err, "%s/zero/%s", r->z.folder, q->name);
@@ -128,7 +154,14 @@ static int add_param(struct zero_reader *r, const struct zero_param *q,
         rc = tu_fail_errno(err, "%s", folder);
     if (!rc && n <= 0)
         rc = tu_fail(err, TU_EINCOMPLETE, "%.200s: no states of this parameter", folder);
+    have->folder = folder;
+    if (!rc && !(have->file = tu_arena_alloc(r->c->arena, (size_t)n, sizeof *have->file,
+                                             err)))
+        rc = TU_ENOMEM;
     for (int i = 0; i < n; i++) {
+        if (!rc && !(have->file[have->n++] = tu_arena_text(
+                         r->c->arena, list[i]->d_name, strlen(list[i]->d_name), err)))
+            rc = TU_ENOMEM;
         if (!rc)
             rc = add_state(r, q, folder, list[i]->d_name, o, job, err);
         free(list[i]);
@@ -154,9 +187,14 @@ static int read_settings(struct zero_reader *r, const struct tu_shard_opts *o,
         rc = tui_add_source(c, path, s, (struct tu_coord){0}, &r->z.settings, err);
     if (rc)
         return rc;
+    const struct tu_pnode *root = tui_file_root(c, r->z.settings);
+    const char *key = r->z.partitioned ? "optimizer_state_dict" : "param_groups";
+    if (!tu_pnode_get(root, key))
+        return tu_fail(err, TU_EINCOMPLETE, "%.200s: no '%s', expected the optimizer's",
+                       path, key);
     /* Of stage 3 the steps are here, by group. */
-    const struct tu_pnode *all = tu_pnode_get(
-        tu_pnode_get(tui_file_root(c, r->z.settings), "optimizer_state_dict"), "state");
+    const struct tu_pnode *all =
+        tu_pnode_get(tu_pnode_get(root, "optimizer_state_dict"), "state");
     for (size_t i = 0; all && all->kind == TU_P_DICT && i + 1 < all->n && !rc; i += 2)
         rc = tui_zero_step(r, r->z.settings, tu_pnode_get(all->item[i + 1], "step"), err);
     return rc;
@@ -169,11 +207,20 @@ int tui_universal_states(struct zero_reader *r, const struct tu_shard_opts *o,
     for (uint32_t mp = 0; mp < r->z.mp && !rc; mp += r->z.tp)
         for (size_t g = 0; g < tui_zero_groups(r) && !rc; g++) {
             struct zero_group group = {0};
+            struct states first = {0};
             rc = tui_zero_group(r, mp, g, NULL, &group, err);
-            for (size_t i = 0; i < group.n && !rc; i++)
-                rc = tui_zero_earlier(r, mp, group.param[i].name) /* tied */
-                         ? 0
-                         : add_param(r, &group.param[i], o, job, err);
+            for (size_t i = 0; i < group.n && !rc; i++) {
+                struct states have = {0};
+                if (tui_zero_earlier(r, mp, group.param[i].name)) /* tied */
+                    continue;
+                rc = add_param(r, &group.param[i], &have, o, job, err);
+                if (!first.n)
+                    first = have;
+                if (!rc)
+                    rc = lacks(&first, &have, err);
+                if (!rc)
+                    rc = lacks(&have, &first, err);
+            }
         }
     return rc;
 }
