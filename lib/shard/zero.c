@@ -29,8 +29,8 @@ uint32_t tui_zero_model(const struct zero_reader *r, uint32_t mp, uint32_t dp)
 }
 
 /* torch.Size is a tuple of numbers, or a call with one. */
-static int dims_of(const struct tu_pnode *v, uint64_t *dim, unsigned *rank,
-                   struct tu_err *err)
+int tui_zero_shape_dims(const struct tu_pnode *v, uint64_t *dim, unsigned *rank,
+                        struct tu_err *err)
 {
     if (v && v->kind == TU_P_CALL && v->n > TU_P_ARGS)
         v = tui_item(v->item[TU_P_ARGS], 0);
@@ -69,14 +69,16 @@ static int all_dims(struct zero_reader *r, uint32_t mp, size_t g, const char *ke
     uint32_t tp = r->z.tp, first = mp - mp % tp;
     uint64_t one[TU_RANK_MAX], *all = NULL;
     unsigned rank = 0;
-    int rc = dims_of(tui_zero_shape_in(r, mp, g, key, p->name), one, &p->rank, err);
+    int rc = tui_zero_shape_dims(tui_zero_shape_in(r, mp, g, key, p->name), one,
+                                 &p->rank, err);
     if (!rc)
         rc = numel_of(one, p->rank, &p->numel, err);
     if (!rc &&
         !(all = tu_arena_alloc(r->c->arena, (size_t)tp * p->rank + 1, sizeof *all, err)))
         rc = TU_ENOMEM;
     for (uint32_t t = 0; t < tp && !rc; t++) {
-        rc = dims_of(tui_zero_shape_in(r, first + t, g, key, p->name), one, &rank, err);
+        rc = tui_zero_shape_dims(tui_zero_shape_in(r, first + t, g, key, p->name), one,
+                                 &rank, err);
         if (!rc && rank != p->rank)
             rc = tu_fail(err, TU_EINCOMPLETE,
                          "'%.100s' has rank %u on one tensor-parallel "
@@ -488,6 +490,7 @@ static int module_pieces(struct zero_reader *r, uint32_t mp, struct tu_err *err)
     if (!module || module->kind != TU_P_DICT)
         return tu_fail(err, TU_EFORMAT, "%.150s: no state dictionary under 'module'",
                        s->path);
+    rc = tui_zero_names(r, f, err);
     for (size_t i = 0; i + 1 < module->n && !rc; i += 2) {
         const struct tu_pnode *name = module->item[i];
         size_t t = tensor_number(r, f, module->item[i + 1]);
@@ -575,8 +578,10 @@ int tui_zero_read(struct zero_reader *r, const struct tu_spec *spec,
         r->z.info = tu_pnode_get(root, "universal_checkpoint_info");
         rc = tui_ucp_info(c, spec, &r->z.info, err);
     }
-    if (!rc)
-        rc = tui_ucp_new(&r->z.ucp, r->z.info, err);
+    if (!rc && (rc = tui_ucp_new(&r->z.ucp, r->z.info, err))) {
+        const char *rules = tu_spec_get(spec, "rules");
+        tu_err_prefix(err, "%s", rules ? rules : c->file[r->z.model[0]].path);
+    }
     if (!rc)
         rc = tui_sides_from(c, c->root, err);
     if (!rc)
@@ -587,6 +592,8 @@ int tui_zero_read(struct zero_reader *r, const struct tu_spec *spec,
         rc = read_ranks(r, err);
     if (!rc)
         rc = tui_zero_complete(r, err);
+    if (!rc)
+        rc = tui_check_copies(c, err);
     if (!rc && r->z.universal)
         rc = tui_universal_states(r, o, job, err);
     if (!rc)

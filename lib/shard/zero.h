@@ -45,6 +45,11 @@ int tui_zero_group(struct zero_reader *r, uint32_t mp, size_t g,
 int tui_zero_add(struct zero_reader *r, uint32_t f, size_t index,
                  const struct zero_param *q, const char *state, uint32_t dtype,
                  uint32_t mp, struct tu_flat flat, struct tu_err *err);
+/* A torch.Size of param_shapes. */
+int tui_zero_shape_dims(const struct tu_pnode *v, uint64_t *dim, unsigned *rank,
+                        struct tu_err *err);
+/* `module` of a model's file agrees with its param_shapes (zero_names.c). */
+int tui_zero_names(const struct zero_reader *r, uint32_t f, struct tu_err *err);
 /* Files of layers and experts (zero_parts.c). */
 int tui_zero_parts(struct zero_reader *r, struct tu_err *err);
 /* With such files: every parameter of the groups has a weight. */

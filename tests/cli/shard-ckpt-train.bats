@@ -72,6 +72,73 @@ holds() {
     assert_output --partial 'model-parallel ranks'
 }
 
+# rename_in FILE FROM TO: in a pickle, texts of one length.
+rename_in() {
+    [ ${#2} = ${#3} ] && LC_ALL=C sed -i "s/${2//./\\.}/$3/" "$1"
+}
+
+@test "rules that DeepSpeed does not know are refused by name" {
+    cp -r "$ZERO/tp2_z1_dp2" z
+    rename_in z/global_step3/mp_rank_00_model_states.pt parameter_with_2_sub_params_cat_dim_0 \
+        parameter_with_2_sub_parbms_cat_dim_0
+    run -3 shard-ckpt ls --no-crc z
+    assert_output --partial "mp_rank_00_model_states.pt: universal_checkpoint_info has the key 'parameter_with_2_sub_parbms_cat_dim_0'"
+    echo '{"vocabulary_patterns":[]}' >rules
+    run -3 shard-ckpt ls --from zero:rules=rules "$ZERO/toy_z1_dp2"
+    assert_output --partial "rules: universal_checkpoint_info has the key 'vocabulary_patterns'"
+}
+
+@test "a weight that cannot be rebuilt is refused, not left out" {
+    cp -r "$ZERO/toy_z1_dp2" z
+    rename_in z/global_step3/mp_rank_00_model_states.pt _rebuild_tensor_v2 erebuild_tensor_v2
+    run -3 shard-ckpt convert --no-crc --to dcp z o
+    assert_output --partial 'is no tensor that can be read'
+    [ ! -e o ]
+}
+
+@test "module and param_shapes have the same names and shapes" {
+    cp -r "$ZERO/toy_z1_dp2" z
+    LC_ALL=C sed -i '0,/first\.bias/s//fir.t.bias/' z/global_step3/mp_rank_00_model_states.pt
+    run -3 shard-ckpt ls --no-crc z
+    assert_output --partial "module has no 'first.bias', which param_shapes names"
+    python3 - "$ZERO/llama_z1_dp2" <<'END' || skip 'no python3'
+import glob, os, shutil, sys, zipfile
+shutil.copytree(sys.argv[1], 'l')
+path = glob.glob('l/*/mp_rank_00_model_states.pt')[0]
+old = zipfile.ZipFile(path)
+with zipfile.ZipFile('n', 'w') as new:
+    for i in old.infolist():
+        data = old.read(i)
+        if i.filename.endswith('data.pkl'): # the first 16 x 16 tensor with strides 16, 1
+            assert b'K\x10K\x10\x86' in data
+            data = data.replace(b'K\x10K\x10\x86', b'K\x0fK\x10\x86', 1)
+        new.writestr(i, data)
+os.replace('n', path)
+END
+    run -3 shard-ckpt ls l
+    assert_output --partial 'is 15x16, expected 16x16 as param_shapes says'
+}
+
+@test "a partition of another tensor-parallel rank is refused" {
+    cp -r "$ZERO/tp2_z1_dp2" z
+    cp z/global_step3/bf16_zero_pp_rank_0_mp_rank_0{0,1}_optim_states.pt
+    run -3 shard-ckpt ls z
+    assert_output --partial 'mp_rank_01_optim_states.pt: holds the parts of tensor-parallel rank 0'
+}
+
+@test "parameters of a universal checkpoint have the same states" {
+    cp -r "$ZERO/toy_z1_dp2.universal" u
+    rm u/global_step3_universal/zero/emb.weight/exp_avg.pt
+    run -3 shard-ckpt ls u
+    assert_output --partial 'zero/emb.weight: no exp_avg.pt, expected it'
+    rm -r u
+    cp -r "$ZERO/toy_z3_dp2.universal" u
+    rename_in u/global_step3_universal/zero/optimizer_state.pt optimizer_state_dict \
+        Optimizer_state_dict
+    run -3 shard-ckpt ls --no-crc u
+    assert_output --partial "zero/optimizer_state.pt: no 'optimizer_state_dict'"
+}
+
 @test "ZeRO goes to every stage and size and back" {
     for m in toy_z1_dp2 toy_z3_dp2 three_z1_dp4 tp2_z1_dp2; do
         for to in stage=1,dp=3 stage=2,dp=4 stage=3,dp=5 stage=3,dp=2,sub_group=60; do
