@@ -198,6 +198,7 @@ static void bash(struct tu_ctx *ctx)
     tu_print(ctx, "    esac\n"
                   "    if [[ $cur == -* ]]; then\n"
                   "        mapfile -t COMPREPLY < <(compgen -W \"$words\" -- \"$cur\")\n"
+                  "        compopt +o filenames\n" /* which quotes '=' */
                   "        [[ ${COMPREPLY[0]-} == *= ]] && compopt -o nospace\n"
                   "        return\n    fi\n"
                   "    mapfile -t COMPREPLY < <(compgen -W \"$names\" -- \"$cur\")\n"
