@@ -27,7 +27,7 @@ static const char *layout_key(size_t i, size_t k)
 
 static const char *map_row(size_t i, const char **help)
 {
-    static char text[96];
+    static char text[TU_MAP_HELP];
     *help = text;
     return tu_map_list(i, text);
 }

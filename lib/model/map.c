@@ -349,7 +349,7 @@ const char *tu_map_text(const char *name)
     return NULL;
 }
 
-const char *tu_map_list(size_t i, char help[96])
+const char *tu_map_list(size_t i, char help[TU_MAP_HELP])
 {
     for (size_t k = 0; k < i; k++)
         if (!tui_maps[k].name)
@@ -360,7 +360,7 @@ const char *tu_map_list(size_t i, char help[96])
     if (!strncmp(t, "# ", 2))
         t += 2;
     size_t n = strcspn(t, "\n");
-    n = n < 95 ? n : 95;
+    n = tu_min(n, TU_MAP_HELP - 1);
     memcpy(help, t, n);
     help[n] = 0;
     return tui_maps[i].name;

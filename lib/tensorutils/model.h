@@ -219,7 +219,8 @@ TU_API TU_MUST int tu_map_tied(const struct tu_map *m, struct tu_buf *name, stru
 /* The text of a built-in map, NULL where there is none of this name. */
 TU_API const char *tu_map_text(const char *name);
 /* Embedded maps, for --list: NULL past the end; *help is the first comment line. */
-TU_API const char *tu_map_list(size_t i, char help[96]);
+#define TU_MAP_HELP 160
+TU_API const char *tu_map_list(size_t i, char help[TU_MAP_HELP]);
 
 TU_END
 

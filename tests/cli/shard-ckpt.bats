@@ -8,6 +8,10 @@ DATA=$BATS_TEST_DIRNAME/../data
 # same_as ORACLE: standard input is the digests that the real library computed.
 same_as() { sed 's/ - / /' | diff "$1" -; }
 
+@test "--list=maps prints whole lines" {
+    shard-ckpt --list=maps | grep -F 'older files lack the prefix)'
+}
+
 @test "the digests of Hugging Face folders are those of their bytes" {
     for d in "$DATA"/hf/*/; do
         d=${d%/}
