@@ -110,6 +110,8 @@ static int check(const struct tu_names *names, const char *value, struct tu_err 
         if (is(value, n, name))
             return 0;
     snprintf(word, sizeof word, "%.*s", (int)tu_min(n, 60), value);
+    if (names->dtypes && tu_dtype_called(word))
+        return 0;
     tu_fail(err, TU_EUSAGE, "'%s': no such name", tu_text_short(value, n, shown));
     for (size_t t = 0, used; err && t < names->tables; t++) {
         used = strlen(err->msg);

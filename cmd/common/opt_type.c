@@ -135,7 +135,7 @@ static int read_dtype(const struct tu_opt *o, const char *s, void *out,
                       struct tu_err *err)
 {
     (void)o;
-    const struct tu_dtype *d = tu_dtype_named(s);
+    const struct tu_dtype *d = tu_dtype_called(s);
     if (!d) {
         tu_fail(err, TU_EUSAGE, "'%.40s': unknown dtype", s);
         tu_suggest(err, s, dtype_name, NULL);

@@ -290,7 +290,7 @@ static int run(struct tu_ctx *ctx, int argc, char **argv)
     struct tu_attn_opts o;
     struct tu_attn_peaks peak;
     struct tu_err err = {0};
-    const struct tu_dtype *dtype = tu_dtype_named(opt.dtype);
+    const struct tu_dtype *dtype = tu_dtype_called(opt.dtype);
     (void)argc;
     (void)argv;
     if (!dtype || !tu_dtype_is_float(dtype->code) || !tu_dtype_is_plain(dtype->code))

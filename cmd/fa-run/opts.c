@@ -144,8 +144,8 @@ static int dtypes_of(const char *text, struct tu_attn_opts *o, struct tu_err *er
     size_t n = colon ? (size_t)(colon - text) : strlen(text);
     if (n < sizeof compute)
         memcpy(compute, text, n);
-    const struct tu_dtype *c = tu_dtype_named(compute),
-                          *s = colon ? tu_dtype_named(colon + 1) : c;
+    const struct tu_dtype *c = tu_dtype_called(compute),
+                          *s = colon ? tu_dtype_called(colon + 1) : c;
     if (n && (!c || (c->code != TU_F32 && c->code != TU_BF16)))
         return tu_fail(err, TU_EUSAGE,
                        "--dtype: products are in f32 or bf16, not '%.40s'", text);

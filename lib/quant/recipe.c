@@ -15,7 +15,8 @@
 
 struct rule {
     struct tu_pattern *pattern;
-    char *text, *type;
+    char *text;
+    const char *type; /* in text, or a dtype's name */
     bool used;
 };
 
@@ -44,7 +45,7 @@ static int check_type(const char *type, struct tu_err *err)
     int rc = tu_spec_parse(&spec, type, err);
     if (rc)
         return rc;
-    const struct tu_dtype *t = tu_dtype_named(spec.name);
+    const struct tu_dtype *t = tu_dtype_called(spec.name);
     const struct tu_codec *c = tu_codec_find(spec.name);
     if (!c && !(t && tu_dtype_is_plain(t->code))) {
         struct tu_coding probe = {.rank = 0};
@@ -58,12 +59,20 @@ static int check_type(const char *type, struct tu_err *err)
     return rc;
 }
 
+/* A dtype by the registry's name, whatever it was called; any other type as it is. */
+static const char *canonical(const char *type)
+{
+    const struct tu_dtype *t = tu_codec_find(type) ? NULL : tu_dtype_called(type);
+    return t ? t->name : type;
+}
+
 static int set_type(struct tu_recipe *r, const char *type, struct tu_err *err)
 {
     r->mixture = tui_mixture_find(type);
     int rc = r->mixture ? 0 : check_type(type, err);
     if (!rc &&
-        !(r->type = tu_strdup(r->mixture ? tui_mixture_base(r->mixture) : type, err)))
+        !(r->type = tu_strdup(r->mixture ? tui_mixture_base(r->mixture)
+                                                : canonical(type), err)))
         rc = TU_ENOMEM;
     return rc;
 }
@@ -119,6 +128,7 @@ int tu_recipe_rule(struct tu_recipe *r, const char *text, struct tu_err *err)
     u->type = equals + 1;
     if ((rc = check_type(u->type, err)))
         return rc;
+    u->type = canonical(u->type);
     return tu_pattern_new(&u->pattern, u->text, TU_PATTERN_REGEX, err);
 }
 

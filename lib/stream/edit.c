@@ -143,7 +143,7 @@ int tu_edit_cast(struct tu_edit *e, const char *text, struct tu_err *err)
     struct rule *r = add_divided(e, CAST, text, &rest, err);
     if (!r)
         return err->code;
-    const struct tu_dtype *d = tu_dtype_named(rest);
+    const struct tu_dtype *d = tu_dtype_called(rest);
     if (!d)
         return tu_fail(err, TU_EUSAGE, "'%.80s': unknown dtype '%.40s'", text, rest);
     r->dtype = d->code;

@@ -218,6 +218,18 @@ numbers() { tns-cat -s "$2" "$1" | tail -c +129 | head -c "$3" | od -An -v -td4 
     tns-cat -d f8_e5m2 big.tns | tns-check
 }
 
+@test "dtypes by the names of torch and numpy; streams keep the registry's" {
+    tns-cat -d torch.float16 x.tns | cmp - <(tns-cat -d f16 x.tns)
+    tns-cat -d 'l.*=bfloat16' x.tns | cmp - <(tns-cat -d 'l.*=bf16' x.tns)
+    tns-gen w:dtype=half --shape 2x32 | cmp - <(tns-gen w --dtype f16 --shape 2x32)
+    tns-gen w --dtype torch.int8 --shape 2 | cmp - <(tns-gen w --dtype i8 --shape 2)
+    tns-gen w --shape 2x32 -o w.tns
+    quantize -t float16 w.tns | cmp - <(quantize -t f16 w.tns)
+    quantize -t q8_0 -r 'w=torch.bfloat16' w.tns | cmp - <(quantize -t q8_0 -r w=bf16 w.tns)
+    run -2 tns-cat -d float17 x.tns
+    assert_output --partial "unknown dtype 'float17'"
+}
+
 @test "patterns that match nothing in the whole input are named, those that exclude are not" {
     run -0 --separate-stderr bash -c "tns-cat -s '*zzz*' -s 'l.*' -s 'l.0*' -e yyy -r q=r -r 'l\.0=k' \
         --slice p=0:1 --slice :1 -d o=f16 -d f16 -d l=f16 --order n --order b -x m -X m x.tns y.tns >o.tns"

@@ -72,6 +72,12 @@ int main(void)
     ok(found, "each row is found by its code and its name");
     ok(codes, "each code tells the bits of an element");
     ok(!tu_dtype_named("f31") && !tu_dtype_find(0x0221), "others are not found");
+    ok(tu_dtype_called("float16")->code == TU_F16 && tu_dtype_called("torch.half")->code == TU_F16 &&
+           tu_dtype_called("bfloat16")->code == TU_BF16 && tu_dtype_called("bool")->code == TU_BOOL &&
+           tu_dtype_called("torch.bool")->code == TU_BOOL && tu_dtype_called("f16")->code == TU_F16 &&
+           tu_dtype_called("torch.float8_e4m3fn")->code == TU_F8_E4M3FN &&
+           !tu_dtype_called("float17") && !tu_dtype_called("torch.") && !tu_dtype_named("float16"),
+       "names of torch and numpy are input alone");
     char buf[8];
     eq_str(tu_dtype_text(TU_F8_E4M3FN, buf), "f8_e4m3fn", "name of a code");
     eq_str(tu_dtype_text(0x1234, buf), "0x1234", "name of an unknown code");
