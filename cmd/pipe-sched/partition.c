@@ -122,7 +122,8 @@ static int load(struct job *j, struct tu_partition *q, struct tu_err *err)
                                    .stages = opt.stages,
                                    .cost = j->cost.v,
                                    .first = ends.v[0],
-                                   .last = ends.v[1]};
+                                   .last = ends.v[1],
+                                   .empty = true};
     tu_free(ends.v);
     tu_buf_release(&text);
     return rc;
@@ -193,6 +194,17 @@ static void table(struct tu_ctx *ctx, const struct tu_partition *q, const struct
     }
 }
 
+/* Empty stages are what the best split asks for, not what one expects. */
+static void advise(struct tu_ctx *ctx, const struct tu_partition *q, const struct job *j)
+{
+    for (size_t k = 0; q->layers >= q->stages && k < q->stages; k++)
+        if (!j->count[k])
+            tu_warn(ctx,
+                    "partition: stage %zu is without layers: a layer on every stage takes "
+                    "longer or does not fit",
+                    k);
+}
+
 static int run(struct tu_ctx *ctx, int argc, char **argv)
 {
     struct tu_err err;
@@ -208,6 +220,8 @@ static int run(struct tu_ctx *ctx, int argc, char **argv)
         rc = check(&j, &q, &err);
     if (!rc)
         rc = tu_partition_find(&q, j.count, &worst, &err);
+    if (!rc)
+        advise(ctx, &q, &j);
     if (!rc && opt.layout)
         rc = layout(ctx, &q, &j, &err);
     else if (!rc)

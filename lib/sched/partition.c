@@ -13,6 +13,7 @@ struct dp {
     const struct tu_partition *q;
     int64_t *sum, *mem; /* [layers+1]: prefix sums */
     double *best;       /* [stages+1][layers+1] */
+    bool empty;         /* stages may be without layers */
 };
 
 static double time_of(const struct dp *d, size_t k, size_t i, size_t j)
@@ -24,12 +25,12 @@ static double time_of(const struct dp *d, size_t k, size_t i, size_t j)
 }
 
 /* The furthest end of stage k from layer i that memory allows and that leaves a layer for
- * each stage after it; may be below i. */
+ * each stage after it, unless those may be empty; may be below i. */
 static size_t furthest(const struct dp *d, size_t k, size_t i)
 {
     const struct tu_partition *q = d->q;
     size_t after = q->stages - 1 - k;
-    size_t end = q->layers >= q->stages ? q->layers - after : q->layers;
+    size_t end = d->empty ? q->layers : q->layers - after;
     if (!d->mem)
         return end;
     size_t lo = i, hi = end;
@@ -45,7 +46,7 @@ static size_t furthest(const struct dp *d, size_t k, size_t i)
 
 static size_t nearest(const struct dp *d, size_t i)
 {
-    return i + (d->q->layers >= d->q->stages ? 1 : 0);
+    return i + (d->empty ? 0 : 1);
 }
 
 /* Least over j of max(time of k over [i,j), best[k+1][j]). */
@@ -110,11 +111,8 @@ static int sums(struct dp *d, struct tu_err *err)
     return 0;
 }
 
-int tu_partition_find(const struct tu_partition *q, size_t *count, double *worst,
-                      struct tu_err *err)
+static int check(const struct tu_partition *q, struct tu_err *err)
 {
-    struct dp d = {.q = q};
-    size_t width = q->layers + 1, i = 0;
     if (!q->stages || !q->layers || q->stages > 65535 || q->layers > 1000000 ||
         q->stages * q->layers > 50000000)
         return tu_fail(err, TU_EUSAGE,
@@ -125,23 +123,57 @@ int tu_partition_find(const struct tu_partition *q, size_t *count, double *worst
         if (!(q->speed[k] > 0) || !isfinite(q->speed[k]))
             return tu_fail(err, TU_EUSAGE,
                            "partition: stage %zu: its speed must be positive", k);
-    int rc = sums(&d, err);
-    for (size_t j = 0; j <= q->layers && !rc; j++)
-        d.best[q->stages * width + j] = j == q->layers ? 0 : INFINITY;
-    for (size_t k = q->stages; k-- > 0 && !rc;)
-        for (size_t j = 0; j <= q->layers; j++)
-            d.best[k * width + j] = least(&d, k, j);
-    if (!rc && !isfinite(d.best[0]))
-        rc = complain(&d, err);
-    if (!rc)
-        *worst = d.best[0];
-    for (size_t k = 0; k < q->stages && !rc; k++) {
-        size_t lo = nearest(&d, i), hi = furthest(&d, k, i);
+    return 0;
+}
+
+/* Fill best[][]; the least worst time of all, INFINITY when nothing fits. */
+static double solve(struct dp *d, bool empty)
+{
+    size_t layers = d->q->layers, width = layers + 1;
+    d->empty = empty;
+    for (size_t j = 0; j <= layers; j++)
+        d->best[d->q->stages * width + j] = j == layers ? 0 : INFINITY;
+    for (size_t k = d->q->stages; k-- > 0;)
+        for (size_t j = 0; j <= layers; j++)
+            d->best[k * width + j] = least(d, k, j);
+    return d->best[0];
+}
+
+/* The lexicographically least counts that reach `worst`. */
+static void choose(const struct dp *d, double worst, size_t *count)
+{
+    size_t i = 0, width = d->q->layers + 1;
+    for (size_t k = 0; k < d->q->stages; k++) {
+        size_t lo = nearest(d, i), hi = furthest(d, k, i);
         while (lo < hi &&
-               fmax(time_of(&d, k, i, lo), d.best[(k + 1) * width + lo]) > *worst)
+               fmax(time_of(d, k, i, lo), d->best[(k + 1) * width + lo]) > worst)
             lo++;
         count[k] = lo - i;
         i = lo;
+    }
+}
+
+int tu_partition_find(const struct tu_partition *q, size_t *count, double *worst,
+                      struct tu_err *err)
+{
+    struct dp d = {.q = q};
+    bool few = q->layers < q->stages;
+    int rc = check(q, err);
+    if (!rc)
+        rc = sums(&d, err);
+    if (!rc) {
+        *worst = solve(&d, few);
+        if (q->empty && !few) {
+            double with = solve(&d, true);
+            if (with < *worst)
+                *worst = with;
+            else
+                solve(&d, false);
+        }
+        if (isfinite(*worst))
+            choose(&d, *worst, count);
+        else
+            rc = complain(&d, err);
     }
     tu_free(d.sum);
     tu_free(d.mem);

@@ -17,6 +17,16 @@ load helper
     run -2 pipe-sched partition -p 2 --costs 1,x
 }
 
+@test "partition: a stage is empty only where that is shorter, with a warning" {
+    run -0 --separate-stderr pipe-sched partition -p 2 --costs 2,6 --last 4 --json
+    assert_output --partial '"layers":2,"time":8'
+    refute_output --partial '"time":10'
+    assert_equal "${stderr/*stage 1 is without layers*/warned}" warned
+    run -0 --separate-stderr pipe-sched partition -p 2 --costs 2,6 --last 2 --json
+    assert_output --partial '"layers":1,"time":8'
+    assert_equal "$stderr" ''
+}
+
 @test "place: two regions, the prices of both groupings" {
     cat >net <<'END'
 # from,to,seconds,bytes per second

@@ -18,9 +18,11 @@ struct tu_partition {
     const double *speed;   /* [stages], NULL: all 1; a stage's time is its cost / speed */
     const int64_t *memory; /* [layers], NULL: not limited */
     const int64_t *cap;    /* [stages] with memory */
+    bool empty;            /* stages may be empty where all other splits are longer */
 };
 /* count[stages]: layers of each stage, the lexicographically least of the best; *worst:
- * the longest stage time. Stages are empty only when there are fewer layers than stages.
+ * the longest stage time. Without `empty` stages are empty only when there are fewer layers
+ * than stages.
  * Errors: TU_EUSAGE naming the stage that cannot hold its layers. */
 TU_API TU_MUST int tu_partition_find(const struct tu_partition *q, size_t *count,
                                      double *worst, struct tu_err *err);

@@ -79,6 +79,41 @@ static void partition_limits(void)
     eq_int(tu_partition_find(&q, count, &worst, &err), TU_EUSAGE, "no stages");
 }
 
+/* With costs of the ends, against every split in which stages may be empty. */
+static void partition_empty(void)
+{
+    struct tu_rng rng = {7, 1};
+    uint64_t at = 0, wrong = 0, needless = 0, used = 0;
+    for (int n = 0; n < 300; n++) {
+        int64_t cost[6], first = tu_rng_u32(&rng, at++) % 30,
+                         last = tu_rng_u32(&rng, at++) % 30;
+        size_t layers = 3 + tu_rng_u32(&rng, at++) % 4, count[3];
+        double worst = 0, any = INFINITY, full = INFINITY;
+        struct tu_err err;
+        for (size_t k = 0; k < layers; k++)
+            cost[k] = 1 + tu_rng_u32(&rng, at++) % 20;
+        for (size_t a = 0; a <= layers; a++)
+            for (size_t b = a; b <= layers; b++) {
+                int64_t s[3] = {first, 0, last};
+                for (size_t k = 0; k < layers; k++)
+                    s[k < a ? 0 : k < b ? 1 : 2] += cost[k];
+                double t = fmax((double)s[0], fmax((double)s[1], (double)s[2]));
+                any = fmin(any, t);
+                full = a && b > a && b < layers ? fmin(full, t) : full;
+            }
+        struct tu_partition q = {.layers = layers, .stages = 3, .cost = cost,
+                                 .first = first, .last = last, .empty = true};
+        wrong += tu_partition_find(&q, count, &worst, &err) || fabs(worst - any) > 1e-9 ||
+                 count[0] + count[1] + count[2] != layers;
+        bool empty = !count[0] || !count[1] || !count[2];
+        used += empty;
+        needless += empty != (any < full);
+    }
+    eq_u64(wrong, 0, "300 random splits with costs of the ends are the best of all");
+    ok(used && !needless, "%llu have empty stages, only where that is shorter",
+       (unsigned long long)used);
+}
+
 /* Against trying every split. */
 static void partition_random(void)
 {
@@ -211,6 +246,7 @@ int main(void)
     partition();
     partition_limits();
     partition_random();
+    partition_empty();
     layout();
     placement();
     others();
