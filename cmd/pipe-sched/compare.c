@@ -216,7 +216,7 @@ static int show(struct tu_ctx *ctx, struct line *line, size_t n, struct tu_err *
         return TU_ENOMEM;
     for (size_t k = 0; k < n; k++)
         all[k] = line[k].sched;
-    pipe_cost_idle(ctx, all, n);
+    pipe_cost_idle(ctx, all, n, true);
     tu_free(all);
     qsort(line, n, sizeof *line, by_order);
     tu_rows_begin(ctx, columns);

@@ -38,6 +38,8 @@ static int times_over(struct tu_cost *c, const struct pipe_shape *s, struct tu_e
     int rc = pipe_slurp(o->times, &text, err);
     if (!rc && o->share && c->stages)
         rc = tu_fail(err, TU_EUSAGE, "--share: the schedule has times of its own stages");
+    if (!rc && !text.n)
+        rc = tu_fail(err, TU_EFORMAT, "is empty: lines KIND,STAGE,TIME are expected");
     bool trace = text.n && (text.data[0] == '{' || text.data[0] == '[');
     if (!rc)
         rc = trace ? tu_cost_trace(c, text.data, text.n, err)
@@ -105,14 +107,14 @@ int pipe_cost_lost(const struct tu_ctx *ctx, const char *form, struct tu_err *er
 
 int pipe_times_fit(const struct tu_cost *c, const struct tu_sched *s, struct tu_err *err)
 {
-    uint64_t stages = (uint64_t)s->stages * s->pipelines;
-    if (!pipe_cost.times || c->stages <= stages)
+    if (!pipe_cost.times || !tu_cost_fits(c, s, err))
         return 0;
-    return tu_fail(err, TU_EUSAGE, "%s: stage %u: the schedule has %llu", pipe_cost.times,
-                   c->stages - 1, (unsigned long long)stages);
+    tu_err_prefix(err, "%s", pipe_cost.times);
+    return err->code = TU_EUSAGE;
 }
 
-void pipe_cost_idle(struct tu_ctx *ctx, const struct tu_sched *const *s, size_t n)
+void pipe_cost_idle(struct tu_ctx *ctx, const struct tu_sched *const *s, size_t n,
+                    bool whole)
 {
     struct tu_spec spec = {0};
     struct tu_buf text = {0};
@@ -124,7 +126,12 @@ void pipe_cost_idle(struct tu_ctx *ctx, const struct tu_sched *const *s, size_t 
         tu_spec_parse(&spec, text.data, NULL))
         spec.n = 0;
     for (size_t k = 0; k < spec.n; k++) {
-        bool matters = false;
+        bool matters = !whole && strcmp(spec.key[k].key, "OPT");
+        int64_t value, scale;
+        if (strchr("FBIW", *spec.key[k].key) && !spec.key[k].key[1] &&
+            !tu_decimal(spec.key[k].value, &value, &scale, NULL) && !value)
+            tu_warn(ctx, "--cost %s=%s: operations that take no time", spec.key[k].key,
+                    spec.key[k].value);
         for (size_t i = 0; i < n && !matters; i++)
             matters = s[i] && tu_cost_matters(s[i], spec.key[k].key);
         if (!matters)

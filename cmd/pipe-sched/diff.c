@@ -94,7 +94,7 @@ static int run(struct tu_ctx *ctx, int argc, char **argv)
             rc = pipe_simulate(ctx, side[k].s, &side[k].c, &side[k].sim, &status, &err);
     }
     if (!rc && status == TU_STATUS_YES)
-        pipe_cost_idle(ctx, (const struct tu_sched *[]){side[0].s, side[1].s}, 2);
+        pipe_cost_idle(ctx, (const struct tu_sched *[]){side[0].s, side[1].s}, 2, true);
     if (!rc && status == TU_STATUS_YES)
         rc = comparable(side, &err);
     bool differs = false;

@@ -6,7 +6,7 @@ static struct {
     struct tu_spec schedule;
     uint64_t p, m, chunks;
     const char *to;
-} opt;
+} opt = {.chunks = UINT64_MAX};
 
 static const struct tu_opt options[] = {
     {'s', "schedule", "SCHEDULE[:KEY=VALUE,...]", "which one; --list=schedules names them",
@@ -60,9 +60,11 @@ static int run(struct tu_ctx *ctx, int argc, char **argv)
                         row->name);
     if (!opt.p || !opt.m)
         return tu_usage(ctx, "gen: -p and -m are needed, each at least 1");
+    if (!opt.chunks)
+        return tu_usage(ctx, "gen: -c 0: a rank has at least one chunk");
     struct tu_sched_params q = {.p = clamp(opt.p),
                                 .m = clamp(opt.m),
-                                .v = clamp(opt.chunks),
+                                .v = opt.chunks == UINT64_MAX ? 0 : clamp(opt.chunks),
                                 .spec = &opt.schedule,
                                 .cost = &cost};
     int rc = tu_schedule_chunks(&q.v, row, &q, &err);

@@ -263,7 +263,7 @@ static int run(struct tu_ctx *ctx, int argc, char **argv)
     if (!rc && opt.lp) {
         rc = emit(ctx, &a.how, &err);
     } else if (!rc) {
-        pipe_cost_idle(ctx, (const struct tu_sched *[]){a.found.sched}, 1);
+        pipe_cost_idle(ctx, (const struct tu_sched *[]){a.found.sched}, 1, true);
         certificate(ctx, &a);
         if (opt.place != ANY)
             hint(ctx, &a);

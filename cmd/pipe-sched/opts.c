@@ -243,7 +243,7 @@ int pipe_simulate(struct tu_ctx *ctx, const struct tu_sched *s, const struct tu_
     if (!rc && faults)
         complain(ctx, &report);
     if (!rc && !faults && ctx->cmd != &pipe_diff && ctx->cmd != &pipe_optimize)
-        pipe_cost_idle(ctx, &s, 1);
+        pipe_cost_idle(ctx, &s, 1, true);
     tu_buf_release(&report);
     return rc;
 }
@@ -261,6 +261,8 @@ int pipe_write(struct tu_ctx *ctx, const struct tu_sched *s, const struct tu_cos
                        "--to %s: cannot be written; --list=forms names the forms", form);
     if (stream || f->needs_sim)
         rc = pipe_simulate(ctx, s, c, &sim, &status, err);
+    else if (ctx->cmd != &pipe_optimize)
+        pipe_cost_idle(ctx, &s, 1, false);
     if (!rc && status != TU_STATUS_YES)
         ctx->status = ctx->status > status ? ctx->status : status;
     else if (!rc && stream)

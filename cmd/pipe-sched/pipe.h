@@ -39,13 +39,15 @@ struct pipe_shape {
 /* Fill c from the options; with --share a rank's times, also the default ones, are divided
  * among its chunks. */
 TU_MUST int pipe_cost_get(struct tu_cost *c, const struct pipe_shape *s, struct tu_err *err);
-/* Warn of keys of --cost that none of n schedules has an operation for; some may be NULL. */
-void pipe_cost_idle(struct tu_ctx *ctx, const struct tu_sched *const *s, size_t n);
+/* Warn of keys of --cost that are zero, and that none of n schedules, some may be NULL, has an
+ * operation for; only of those that no subcommand adds later, unless these are the whole. */
+void pipe_cost_idle(struct tu_ctx *ctx, const struct tu_sched *const *s, size_t n,
+                    bool whole);
 /* The options over a cost that a file brought. */
 TU_MUST int pipe_cost_over(struct tu_cost *c, const struct pipe_shape *s, struct tu_err *err);
 /* TU_EUSAGE when a time or size is given that a form of this name does not hold. */
 TU_MUST int pipe_cost_lost(const struct tu_ctx *ctx, const char *form, struct tu_err *err);
-/* TU_EUSAGE when --times has stages that the schedule does not have. */
+/* TU_EUSAGE when --times has stages, micro-batches or ranks that the schedule does not have. */
 TU_MUST int pipe_times_fit(const struct tu_cost *c, const struct tu_sched *s,
                            struct tu_err *err);
 /* --memory-cap in memory units, 0 when it is not given. */

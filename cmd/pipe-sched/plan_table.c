@@ -245,5 +245,9 @@ int plan_table(struct tu_ctx *ctx, const struct tu_train_query *q,
              amount(tu_train_step_flops(q->model, (double)q->batch, (double)q->seq, false),
                     flop, work),
              p->considered, p->legal);
-    return rows(ctx, p, top, all, err);
+    int rc = rows(ctx, p, top, all, err);
+    for (size_t i = 0; !rc && !p->legal && !all && i < 3 && p->reason[i].why_not; i++)
+        tu_print(ctx, "rejected: %" PRIu64 ": %s\n", p->reason[i].layouts,
+                 p->reason[i].why_not);
+    return rc;
 }

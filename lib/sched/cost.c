@@ -244,6 +244,23 @@ bool tu_cost_matters(const struct tu_sched *s, const char *key)
     return strcmp(key, "FB") || paired;
 }
 
+int tu_cost_fits(const struct tu_cost *c, const struct tu_sched *s, struct tu_err *err)
+{
+    const struct {
+        const char *what;
+        uint64_t given, most;
+    } table[] = {{"stage", c->stages, (uint64_t)s->stages * s->pipelines},
+                 {"micro-batch", c->microbatches, s->microbatches},
+                 {"arrival of micro-batch", c->arrivals, s->microbatches},
+                 {"link of rank", c->ranks, s->ranks}};
+    for (size_t i = 0; i < sizeof table / sizeof *table; i++)
+        if (table[i].given > table[i].most)
+            return tu_fail(err, TU_EFORMAT, "%s %llu: the schedule has %llu", table[i].what,
+                           (unsigned long long)table[i].given - 1,
+                           (unsigned long long)table[i].most);
+    return 0;
+}
+
 int tu_cost_parse(struct tu_cost *c, const char *text, uint32_t share, struct tu_err *err)
 {
     struct tu_spec spec;

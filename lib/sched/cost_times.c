@@ -107,6 +107,8 @@ static int row(struct tu_cost *c, char *cell[4], size_t n, struct tu_err *err)
         if (n < 4)
             return tu_fail(err, TU_EFORMAT, "four cells are expected: link,FROM,TO,TIME");
         rc = small(cell[2], &b, err);
+        if (!rc && a == b)
+            rc = tu_fail(err, TU_EFORMAT, "link: from rank %u to itself", a);
         return rc ? rc : link_time(c, a, b, cell[3], err);
     }
     if (!strcmp(cell[0], "mb"))
@@ -205,7 +207,7 @@ int tu_cost_spread(struct tu_cost *c, uint32_t ranks, uint32_t chunks, uint32_t 
 
 int tu_cost_times(struct tu_cost *c, const char *text, size_t n, struct tu_err *err)
 {
-    size_t line = 0, at = 0;
+    size_t line = 0, rows = 0, at = 0;
     while (at < n) {
         size_t end = at;
         while (end < n && text[end] != '\n')
@@ -230,10 +232,13 @@ int tu_cost_times(struct tu_cost *c, const char *text, size_t n, struct tu_err *
         for (size_t i = 0; i < cells; i++)
             cell[i][strcspn(cell[i], " \t")] = 0;
         int rc = row(c, cell, cells, err);
+        rows++;
         if (rc) {
             tu_err_prefix(err, "times: line %zu", line);
             return rc;
         }
     }
+    if (n && !rows)
+        return tu_fail(err, TU_EFORMAT, "times: no line KIND,STAGE,TIME is there");
     return c->stages ? halves(c, err) : 0;
 }

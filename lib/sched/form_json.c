@@ -202,6 +202,20 @@ static int read_head(const json_t *o, struct tu_sched_hint *hint, struct tu_cost
     return k.code;
 }
 
+static int read_deps(struct tu_sched *s, const json_t *deps, struct tu_err *err)
+{
+    const char *name = json_string_value(deps);
+    for (unsigned d = 0; name && d < sizeof deps_names / sizeof *deps_names; d++)
+        if (!strcmp(name, deps_names[d])) {
+            s->deps = (enum tu_deps)d;
+            return 0;
+        }
+    return !deps ? 0
+                 : tu_fail(err, TU_EFORMAT,
+                           "schedule: deps: train, forward, blocking or diffusion is "
+                           "expected");
+}
+
 /* What only the finished schedule can take: placement, slices, name, kind of dependence.
  */
 static int apply(struct tu_sched *s, const json_t *o, struct tu_err *err)
@@ -209,7 +223,6 @@ static int apply(struct tu_sched *s, const json_t *o, struct tu_err *err)
     struct tui_keys k = {o, err, 0};
     const json_t *place = json_object_get(o, "place");
     const char *name = json_string_value(json_object_get(o, "name"));
-    const char *deps = json_string_value(json_object_get(o, "deps"));
     size_t all = (size_t)s->stages * s->pipelines;
     if (place && json_array_size(place) != all)
         return tu_fail(err, TU_EFORMAT, "schedule: place: %zu ranks for %zu stages",
@@ -224,9 +237,8 @@ static int apply(struct tu_sched *s, const json_t *o, struct tu_err *err)
         memcpy(s->name, name, strlen(name) + 1);
     s->slices = (uint32_t)tui_keys_int(&k, "slices", s->slices, 1024, s->slices);
     s->async = json_is_true(json_object_get(o, "async"));
-    for (unsigned d = 0; deps && d < sizeof deps_names / sizeof *deps_names; d++)
-        if (!strcmp(deps, deps_names[d]))
-            s->deps = (enum tu_deps)d;
+    if (!k.code)
+        k.code = read_deps(s, json_object_get(o, "deps"), err);
     if (s->deps == TU_DEPS_DIFFUSION) {
         s->stride = (uint32_t)tui_keys_int(&k, "stride", 1, 2, 1);
         s->warm = (uint32_t)tui_keys_int(&k, "warm", 1, s->microbatches, 1);
@@ -260,6 +272,8 @@ int tui_json_with(struct tu_sched **out, struct tu_cost *c, uint32_t ranks,
     rc = tui_load_end(&l, out);
     if (!rc)
         rc = apply(*out, o, err);
+    if (!rc && c && (rc = tu_cost_fits(c, *out, err)))
+        tu_err_prefix(err, "schedule: cost");
     if (rc) {
         tu_sched_free(*out);
         *out = NULL;

@@ -21,7 +21,8 @@
 #define RIGHT 142.0
 #define TOP 96.0
 #define WIDTH_MAX 2200.0
-#define WIDTH_MIN 560.0
+#define WIDTH_MIN 560.0  /* the legend needs it, */
+#define MEASURED 146.0   /* and this for what it says of the measured step */
 #define BOX 24.0 /* wanted width of the shortest operation */
 #define STRIP 20.0  /* of memory */
 #define BETWEEN 4.0 /* row and strip */
@@ -88,8 +89,9 @@ static void scale(struct picture *p)
     p->unit = least == INT64_MAX ? 1 : BOX / (double)least;
     if (p->unit * total > WIDTH_MAX)
         p->unit = WIDTH_MAX / total;
-    if (p->unit * total < WIDTH_MIN)
-        p->unit = WIDTH_MIN / total;
+    double least_width = WIDTH_MIN + (p->over ? MEASURED : 0);
+    if (p->unit * total < least_width)
+        p->unit = least_width / total;
     p->width = p->unit * total;
 }
 
@@ -244,7 +246,7 @@ static void legend(struct picture *p)
     char text[64], colour[8];
     if (p->over) {
         tu_svg_text(&p->v, x, 69.5, 12, TU_LEFT, TU_COLOUR_TEXT, "lower rows: measured");
-        x += 6.4 * 20 + 18;
+        x += MEASURED;
     }
     if (p->chunks > 1) {
         snprintf(text, sizeof text,

@@ -311,6 +311,22 @@ struct search {
     size_t cap;
 };
 
+/* One more was rejected for this. */
+static void count(struct tu_train_reason *reason, const char *why_not)
+{
+    size_t i = 0;
+    while (i < TU_TRAIN_REASONS - 1 && reason[i].why_not &&
+           strcmp(reason[i].why_not, why_not))
+        i++;
+    reason[i].why_not = why_not;
+    reason[i].layouts++;
+    for (; i && reason[i - 1].layouts < reason[i].layouts; i--) {
+        struct tu_train_reason r = reason[i];
+        reason[i] = reason[i - 1];
+        reason[i - 1] = r;
+    }
+}
+
 static int add(struct search *s, const struct tu_layout_choice *at, bool *full,
                struct tu_err *err)
 {
@@ -318,6 +334,8 @@ static int add(struct search *s, const struct tu_layout_choice *at, bool *full,
     s->out->considered++;
     int rc = tu_train_price(&r, s->q, at, err);
     *full = !rc && r.why_not == too_full;
+    if (!rc && r.why_not)
+        count(s->out->reason, r.why_not);
     if (rc || (r.why_not && !s->q->all))
         return rc;
     rc = TU_GROW(&s->out->row, &s->cap, s->out->n, err);

@@ -175,6 +175,21 @@ static int blocks(struct search *s, int32_t (*block)[TUI_V_ROWS], const int32_t 
     return 0;
 }
 
+/* Why there is no best: all that were tried need more, or none were worth trying. */
+static int nothing(const struct search *s, struct tu_err *err)
+{
+    char cap[40];
+    const struct tu_sched_params *q = s->q;
+    if (s->least_peak < INT64_MAX)
+        return tui_cap_low(q->cost, 2, q->cap, "the least that was found", s->least_peak,
+                           err);
+    int64_t unit = q->cost ? tu_cost_unit(q->cost, 2) : 4;
+    return tu_fail(err, TU_EUSAGE,
+                   "memory cap %s: none of the schedules in a V keeps to it (in M_B, "
+                   "activations of a rank's share of a micro-batch)",
+                   tu_ticks_text(q->cap, unit, cap));
+}
+
 int tui_search_v(struct tu_sched **out, const struct tu_sched_params *q, bool move,
                  struct tu_err *err)
 {
@@ -193,7 +208,7 @@ int tui_search_v(struct tu_sched **out, const struct tu_sched_params *q, bool mo
     if (!rc && move && s.best)
         rc = moves(&s, err);
     if (!rc && !s.best)
-        rc = tui_cap_low(q->cost, 2, q->cap, "the least that was found", s.least_peak, err);
+        rc = nothing(&s, err);
     if (rc)
         tu_sched_free(s.best);
     *out = rc ? NULL : s.best;

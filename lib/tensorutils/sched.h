@@ -134,6 +134,10 @@ TU_API TU_MUST int tu_cost_parse(struct tu_cost *c, const char *text, uint32_t s
                                  struct tu_err *err);
 /* Does a key of tu_cost_parse have an effect on when this schedule's operations run? */
 TU_API bool tu_cost_matters(const struct tu_sched *s, const char *key);
+/* TU_EFORMAT, naming the first, when the cost has times of stages, micro-batches or ranks that
+ * the schedule does not have. */
+TU_API TU_MUST int tu_cost_fits(const struct tu_cost *c, const struct tu_sched *s,
+                                struct tu_err *err);
 /* Times so far are of a rank's whole share: those of compute are divided among n chunks,
  * exactly. */
 TU_API TU_MUST int tu_cost_share(struct tu_cost *c, uint32_t n, struct tu_err *err);

@@ -270,3 +270,11 @@ END
         --ffn 28672 --vocab 32000 --gpus 64 --batch 64 --top 1
     [[ $output$stderr == *"68.977 billion"* ]] # 68,976,648,192
 }
+
+@test "plan: without a legal layout the commonest reasons are said" {
+    run -1 pipe-sched plan --layers 8 --hidden 512 --heads 8 --gpus 1000003 --batch 8
+    assert_line --partial ' layouts, 0 legal'
+    assert_line --regexp '^rejected: [0-9]+: .'
+    run -1 --separate-stderr pipe-sched plan --layers 8 --hidden 512 --heads 8 --gpus 1000003 --batch 8 --json
+    refute_output --partial rejected
+}

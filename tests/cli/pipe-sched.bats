@@ -409,6 +409,56 @@ pipe-sched: warning: --cost OPT=9: nothing here takes that time'
     pipe-sched gen -s gpipe -p 4 -m 8 | { run -0 pipe-sched sim --times slow; assert_line --index 1 'makespan 57, span 57, ideal 48'; }
 }
 
+@test "times of what the schedule does not have are refused, with the line or the field" {
+    pipe-sched gen -s 1f1b -p 2 -m 4 >s.json
+    while read -r want row; do
+        printf '%s\n' "$row" >t
+        run ! pipe-sched sim --times t s.json
+        assert_output --partial "${want//_/ }"
+    done <<'END'
+t:_micro-batch_99:_the_schedule_has_4 mb,99,1
+t:_arrival_of_micro-batch_4:_the_schedule_has_4 arrive,4,1
+t:_link_of_rank_99:_the_schedule_has_2 link,0,99,1
+line_1:_link:_from_rank_0_to_itself link,0,0,1
+no_line_KIND,STAGE,TIME #
+END
+    : >t
+    run -3 pipe-sched sim --times t s.json
+    assert_output --partial 't: is empty'
+    sed 's/"schema"/"deps":7,"schema"/' s.json >deps.json
+    run -3 pipe-sched sim deps.json
+    assert_output --partial 'deps: train, forward, blocking or diffusion is expected'
+    pipe-sched gen -s 1f1b -p 2 -m 4 --times <(echo F,1,5) >five.json
+    sed 's/"F":\[[^]]*\]/"F":[1,5,5]/;s/"stage_time":{.*}/"stage_time":{"F":[1,5,5]}}/' five.json >long.json
+    run -3 pipe-sched sim long.json
+    assert_output --partial 'cost: stage 2: the schedule has 2'
+    run -2 pipe-sched gen -s 1f1b -p 2 -m 4 -c 0
+    assert_output --partial 'at least one chunk'
+}
+
+@test "the legend of a measured picture is within it" {
+    pipe-sched gen -s 1f1b -p 3 -m 3 --cost F=10,B=20,unit=us >s.json
+    pipe-sched convert s.json --to trace >t.json
+    wide() { sed -n 's/.*<svg[^>]* width="\([0-9]*\).*/\1/p' "$1"; }
+    pipe-sched draw s.json --to svg >plain.svg
+    pipe-sched draw s.json --to svg --over t.json >over.svg
+    # What is said of the measured step comes before the last entry.
+    grep -q 'lower rows: measured' over.svg
+    assert_equal $(($(wide over.svg) - $(wide plain.svg))) 146
+}
+
+@test "times of zero, and of operations that nothing adds, are warned of" {
+    run -0 --separate-stderr pipe-sched gen -s 1f1b -p 2 -m 4 --cost F=0,OPT=5,R=1
+    assert_equal "$stderr" 'pipe-sched: warning: --cost F=0: operations that take no time
+pipe-sched: warning: --cost OPT=5: nothing here takes that time'
+}
+
+@test "a cap below all of a search is refused without a made-up least" {
+    run -2 pipe-sched gen -s v-search -p 10 -m 16 --memory-cap 2
+    assert_output --partial 'memory cap 2: none of the schedules in a V keeps to it'
+    refute_output --regexp '[0-9]{12}'
+}
+
 @test "times measured in a trace" {
     pipe-sched gen -s 1f1b -p 4 -m 8 --cost F=3,B=7,C=1 --to trace >t.json
     pipe-sched gen -s 1f1b -p 4 -m 8 --cost F=3,B=7,C=1 | pipe-sched sim >want

@@ -128,10 +128,15 @@ struct tu_train_query {
     bool all;                            /* keep the rejected too */
     const struct tu_layout_choice *only; /* price this one alone */
 };
+#define TU_TRAIN_REASONS 24
 struct tu_train_plan {
     struct tu_train_row *row; /* legal ones by time, then the rejected */
     size_t n, legal;
     uint64_t considered;
+    struct tu_train_reason {
+        const char *why_not; /* NULL after the last */
+        uint64_t layouts;
+    } reason[TU_TRAIN_REASONS]; /* of the rejected, the commonest first */
 };
 /* What the pp·vpp stages of a layout hold, *n of them in order; tu_free. */
 TU_API TU_MUST int tu_train_stages(struct tu_train_stage **out, size_t *n,
