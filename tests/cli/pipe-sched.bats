@@ -520,9 +520,9 @@ END
 }
 
 @test "zb-1p and zb-2p with uneven stages: orders that run" {
-    printf '%s\n' F,0,8 F,1,2 F,2,3 I,0,3 I,1,9 I,2,1 W,0,8 W,1,1 W,2,8 >times
+    printf '%s\n' F,0,8 F,1,2 F,2,3 I,0,3 I,1,9 I,2,1 W,0,8 W,1,1 W,2,8 >times.csv
     for name in zb-1p zb-2p; do
-        pipe-sched gen -s $name -p 3 -m 3 --times times >one
+        pipe-sched gen -s $name -p 3 -m 3 --times times.csv >one
         run -0 pipe-sched verify one
     done
 }
