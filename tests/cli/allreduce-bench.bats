@@ -137,7 +137,7 @@ END
     run -2 allreduce-bench run --root 2
     run -2 allreduce-bench run --op avg -d i32
     run -2 allreduce-bench run --op prod -d f8_e4m3fn
-    run -2 allreduce-bench run -d float
+    run -2 allreduce-bench run -d floaty
     run -2 allreduce-bench run --op total
     run -2 allreduce-bench run --coll allmend
     run -2 allreduce-bench run --algo teleport
