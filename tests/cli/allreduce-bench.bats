@@ -65,6 +65,7 @@ small() { allreduce-bench run -b 4K -e 4K --iters 3 --warmup 1 "$@"; }
 }
 
 @test "run: what a slow link costs is in the times" {
+    needs_python
     run -0 small -n 2 --iters 3 --inject link:from=0,to=1,us=20000 --json --out-of-place
     python3 - "$output" <<'END'
 import json, sys

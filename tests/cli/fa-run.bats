@@ -71,6 +71,7 @@ qkv() { # SEQ KEYS HEADS KV-HEADS DIM DIM-V [tns-gen options]
 }
 
 @test "check --ref FILE: float64 results of another program pass, in float64 and rounded" {
+    needs_python
     qkv 7 9 2 1 8 5 -o in.tns
     PYTHONPATH=$ROOT/examples/python python3 - <<'END'
 import math, struct, tns
@@ -124,6 +125,7 @@ END
 }
 
 @test "bench makes problems for every operator, and checks them" {
+    needs_python
     local op pass
     fa-run --list=ops | cut -f1 >ops
     [ "$(wc -l <ops)" -ge 5 ]

@@ -47,3 +47,6 @@ only_files() {
 
 # sanitized: was this built with a sanitizer, whose shadow memory no limit of ours fits?
 sanitized() { ldd "$BIN/tns-gen" | grep -qE 'lib[a-z]*san\.'; }
+
+# numbers KEY FILE: what stands behind "KEY": in a report, in rising order.
+numbers() { grep -o "\"$1\":[0-9.]*" "$2" | cut -d: -f2 | sort -n; }

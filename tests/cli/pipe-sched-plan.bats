@@ -221,6 +221,7 @@ END
 }
 
 @test "plan: on a terminal of 80 columns a line has no more" {
+    needs_terminal
     args='--layers 24 --hidden 2304 --heads 24 --gpus 32 --gpu a100 --batch 512'
     run -0 script -qec "stty cols 80; pipe-sched plan $args" /dev/null
     for line in "${lines[@]:1:11}"; do
