@@ -39,14 +39,14 @@ uint64_t tui_key(const struct tu_sched_params *q, const char *key, uint64_t fall
 const char *tui_key_text(const struct tu_sched_params *q, const char *key,
                          const char *fallback);
 
-/* Pipeline of a stage, and the stage within it. */
+/* Pipeline of a stage, and the stage within it; there are at most two. */
 static inline uint32_t tui_pipe(const struct tu_sched *s, uint32_t stage)
 {
-    return stage / s->stages;
+    return stage >= s->stages;
 }
 static inline uint32_t tui_within(const struct tu_sched *s, uint32_t stage)
 {
-    return s->pipelines == 1 ? stage : stage % s->stages;
+    return stage < s->stages ? stage : stage - s->stages;
 }
 
 /* Ranks of a schedule in which all wait for all. */

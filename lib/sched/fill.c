@@ -48,13 +48,11 @@ static bool step(struct filling *f, uint32_t rank)
     unsigned n = tui_needs(&f->x, op, need);
     int64_t at = 0;
     for (unsigned i = 0; i < n; i++) {
-        uint32_t from;
         if (need[i].op == TUI_NONE || f->end[need[i].op] < 0)
             return false;
-        tui_op(&f->x, need[i].op, &from);
-        int64_t t =
-            f->end[need[i].op] +
-            (need[i].transfer ? tu_cost_transfer(f->c, need[i].backward, from, rank) : 0);
+        int64_t t = f->end[need[i].op];
+        if (need[i].transfer)
+            t += tu_cost_transfer(f->c, need[i].backward, need[i].rank, rank);
         at = t > at ? t : at;
     }
     uint32_t before = f->next[rank];

@@ -119,21 +119,19 @@ static const char *find_ranks(const char *text, const char *end)
     return NULL;
 }
 
-static uint32_t count_lists(const char *p, const char *end)
+/* Behind the array that begins at p, end when it does not close; *n: the arrays in it. */
+static const char *skip_array(const char *p, const char *end, uint32_t *n)
 {
-    uint32_t n = 0;
     int depth = 0;
-    for (; p < end; p++) {
-        if (*p == '"') {
+    for (*n = 0; p < end; p++) {
+        if (*p == '"')
             p = skip_string(p, end) - 1;
-            continue;
-        }
-        if (*p == '[' && ++depth == 2)
-            n++;
+        else if (*p == '[')
+            *n += ++depth == 2;
         else if (*p == ']' && --depth == 0)
-            break;
+            return p + 1;
     }
-    return n;
+    return end;
 }
 
 static int expected(struct tu_err *err, const char *text, const char *p, const char *what)
@@ -294,21 +292,6 @@ static int fill_lists(struct tui_load *l, const void *ctx, struct tu_err *err)
     return lists(l, s->text, s->at, s->end, &after, err);
 }
 
-/* Behind the array that begins at p; end when it does not close. */
-static const char *skip_array(const char *p, const char *end)
-{
-    int depth = 0;
-    for (; p < end; p++) {
-        if (*p == '"')
-            p = skip_string(p, end) - 1;
-        else if (*p == '[')
-            depth++;
-        else if (*p == ']' && --depth == 0)
-            return p + 1;
-    }
-    return end;
-}
-
 static int read_json(struct tu_sched **out, struct tu_cost *c, const char *text, size_t n,
                      const struct tu_sched_hint *hint, struct tu_err *err)
 {
@@ -318,11 +301,11 @@ static int read_json(struct tu_sched **out, struct tu_cost *c, const char *text,
     (void)hint; /* the document says it all */
     if (!s.at)
         return tu_fail(err, TU_EFORMAT, "schedule: the list \"ranks\" is missing");
-    uint32_t ranks = count_lists(s.at, s.end);
+    uint32_t ranks;
+    s.after = skip_array(s.at, s.end, &ranks);
     if (!ranks || ranks > TU_SCHED_MAX)
         return tu_fail(err, TU_EFORMAT, "schedule: %u ranks: not in 1 … %u", ranks,
                        TU_SCHED_MAX);
-    s.after = skip_array(s.at, s.end);
     int rc = tu_buf_add(&rest, text, (size_t)(s.at - text), err);
     if (!rc)
         rc = tu_buf_text(&rest, "[]", err);

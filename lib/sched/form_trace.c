@@ -97,11 +97,9 @@ static int arrows(struct trace *t, struct tu_err *err)
         for (size_t i = 0; i < t->s->n[r]; i++) {
             unsigned n = tui_needs(&x, &t->s->op[r][i], need);
             for (unsigned k = 0; k < n; k++) {
-                uint32_t from;
                 if (!need[k].transfer || need[k].op == TUI_NONE)
                     continue;
-                tui_op(&x, need[k].op, &from);
-                arrow(t, true, need[k].op, from, t->sim->end[need[k].op]);
+                arrow(t, true, need[k].op, need[k].rank, t->sim->end[need[k].op]);
                 arrow(t, false, need[k].op, r, t->sim->start[x.base[r] + i]);
             }
         }

@@ -88,7 +88,7 @@ static int enter(struct tui_index *x, struct faults *f, uint32_t rank, size_t po
         op_fault(f, s, rank, pos, why);
         return 0;
     }
-    x->gathers = x->gathers || op->kind == TU_OP_UNSHARD;
+    x->kinds |= 1u << op->kind;
     if (slot == TUI_SLOTS)
         return 0;
     if (!x->at[slot]) {
@@ -98,8 +98,7 @@ static int enter(struct tui_index *x, struct faults *f, uint32_t rank, size_t po
             return TU_ENOMEM;
         memset(x->at[slot], 0xff, cells * sizeof *x->at[slot]);
     }
-    uint32_t pipe = s->pipelines == 1 ? 0 : op->stage / s->stages;
-    uint32_t within = op->stage - pipe * s->stages;
+    uint32_t pipe = tui_pipe(s, op->stage), within = tui_within(s, op->stage);
     if (x->pipe[op->mb] == 0xff)
         x->pipe[op->mb] = (uint8_t)pipe;
     uint32_t *cell =
@@ -126,6 +125,14 @@ bool tui_due(const struct tu_sched *s, uint32_t stage, uint32_t mb)
     return later == (stage < extra);
 }
 
+/* Is the backward with this number, of this stage, one with the weight gradient in it? */
+static bool is_full(const struct tui_index *x, uint32_t stage, uint32_t bwd)
+{
+    uint32_t rank = x->s->place[stage];
+    return !tui_occurs(x, TU_OP_I) ||
+           x->s->op[rank][bwd - x->base[rank]].kind == TU_OP_B;
+}
+
 /* Each unit: one F; one of B or I and W; W only after I. */
 static void complete(struct tui_index *x, struct faults *f)
 {
@@ -149,7 +156,7 @@ static void complete(struct tui_index *x, struct faults *f)
                            w == TUI_NONE ? "its backward is missing" : "W without I");
                 continue;
             }
-            bool full = tui_op(x, bwd, NULL)->kind == TU_OP_B;
+            bool full = is_full(x, stage, bwd);
             if (full && w != TUI_NONE)
                 unit_fault(f, s, stage, u, "both B and W: B holds the weight gradient");
             else if (!full && w == TUI_NONE)
@@ -248,106 +255,118 @@ void tui_index_release(struct tui_index *x)
     *x = (struct tui_index){0};
 }
 
-static void need(struct tui_need *list, unsigned *n, uint32_t op, bool transfer,
-                 bool backward)
+/* What an operation waits for, while it is being listed. */
+struct listing {
+    const struct tui_index *x;
+    struct tui_need *need;
+    unsigned n;
+};
+
+enum way { HERE, FORWARD, BACKWARD }; /* the transfer that lies between */
+
+static void need(struct listing *l, enum tui_slot slot, uint32_t stage, size_t unit,
+                 enum way way)
 {
-    list[(*n)++] = (struct tui_need){op, transfer, backward};
+    l->need[l->n++] = (struct tui_need){tui_find(l->x, slot, stage, unit),
+                                        l->x->s->place[stage], way != HERE,
+                                        way == BACKWARD};
 }
 
 /* The input of a stage: from its neighbour, or from the RECV where transfers are written.
  */
-static void input(const struct tui_index *x, const struct tu_op *op, size_t unit,
-                  bool backward, struct tui_need *list, unsigned *n)
+static void input(struct listing *l, const struct tu_op *op, size_t unit, bool backward)
 {
-    const struct tu_sched *s = x->s;
+    const struct tu_sched *s = l->x->s;
     uint32_t from = backward ? op->stage + 1 : op->stage - 1;
     bool far = s->place[from] != s->place[op->stage];
     enum tui_slot recv = backward ? TUI_AT_RECV_B : TUI_AT_RECV_F;
-    if (far && x->at[recv])
-        need(list, n, tui_find(x, recv, op->stage, unit), false, false);
+    if (far && l->x->at[recv])
+        need(l, recv, op->stage, unit, HERE);
     else
-        need(list, n, tui_find(x, backward ? TUI_AT_B : TUI_AT_F, from, unit), far,
-             backward);
+        need(l, backward ? TUI_AT_B : TUI_AT_F, from, unit,
+             !far       ? HERE
+             : backward ? BACKWARD
+                        : FORWARD);
 }
 
 /* A step of the warm-up is a chain; later all that ran for the round before must be there,
  * everywhere. */
-static void diffusion(const struct tui_index *x, const struct tu_op *op,
-                      struct tui_need *list, unsigned *n)
+static void diffusion(struct listing *l, const struct tu_op *op)
 {
-    const struct tu_sched *s = x->s;
+    const struct tu_sched *s = l->x->s;
     uint32_t last = s->stages - s->stride, t = op->mb;
     if (t < s->warm) {
         if (op->stage)
-            need(list, n, tui_find(x, TUI_AT_F, op->stage - 1, t), false, false);
+            need(l, TUI_AT_F, op->stage - 1, t, HERE);
         else if (t)
-            need(list, n, tui_find(x, TUI_AT_F, last, t - 1), false, false);
+            need(l, TUI_AT_F, last, t - 1, HERE);
         return;
     }
     uint32_t round = (t - s->warm) / s->stride;
     if (!round) {
-        need(list, n, tui_find(x, TUI_AT_F, last, s->warm - 1), false, false);
+        need(l, TUI_AT_F, last, s->warm - 1, HERE);
         return;
     }
     uint32_t first = s->warm + (round - 1) * s->stride;
     for (uint32_t i = first; i < first + s->stride; i++)
         for (uint32_t k = 0; k < s->stages; k++)
             if (tui_due(s, k, i))
-                need(list, n, tui_find(x, TUI_AT_F, k, i), true, false);
+                need(l, TUI_AT_F, k, i, FORWARD);
+}
+
+static void forward(struct listing *l, const struct tu_op *op, size_t unit)
+{
+    const struct tu_sched *s = l->x->s;
+    if (s->deps == TU_DEPS_DIFFUSION)
+        diffusion(l, op);
+    else if (tui_within(s, op->stage))
+        input(l, op, unit, false);
+    else if (s->deps == TU_DEPS_BLOCKING && op->mb)
+        need(l, TUI_AT_F, op->stage + s->stages - 1, unit - 1, HERE);
+    if (op->slice)
+        need(l, TUI_AT_F, op->stage, unit - 1, HERE);
+}
+
+static void backward(struct listing *l, const struct tu_op *op, size_t unit)
+{
+    const struct tu_sched *s = l->x->s;
+    need(l, TUI_AT_F, op->stage, unit, HERE);
+    if (tui_within(s, op->stage) + 1 < s->stages)
+        input(l, op, unit, true);
+    if (op->slice + 1u < s->slices)
+        need(l, TUI_AT_B, op->stage, unit + 1, HERE);
+    if (tui_find(l->x, TUI_AT_R, op->stage, unit) != TUI_NONE)
+        need(l, TUI_AT_R, op->stage, unit, HERE);
+    if (tui_find(l->x, TUI_AT_OFFLOAD, op->stage, unit) != TUI_NONE)
+        need(l, TUI_AT_FETCH, op->stage, unit, HERE);
 }
 
 unsigned tui_needs(const struct tui_index *x, const struct tu_op *op,
                    struct tui_need list[TUI_NEEDS])
 {
+    struct listing l = {x, list, 0};
     const struct tu_sched *s = x->s;
-    unsigned n = 0;
     size_t unit = (size_t)op->mb * s->slices + op->slice;
-    uint32_t k = s->pipelines == 1 ? op->stage : op->stage % s->stages;
-    bool last = k + 1 == s->stages;
+    uint32_t k = tui_within(s, op->stage);
     switch ((enum tu_op_kind)op->kind) {
-    case TU_OP_F:
-        if (s->deps == TU_DEPS_DIFFUSION)
-            diffusion(x, op, list, &n);
-        else if (k)
-            input(x, op, unit, false, list, &n);
-        else if (s->deps == TU_DEPS_BLOCKING && op->mb)
-            need(list, &n, tui_find(x, TUI_AT_F, s->stages - 1, unit - 1), false, false);
-        if (op->slice)
-            need(list, &n, tui_find(x, TUI_AT_F, k, unit - 1), false, false);
-        break;
+    case TU_OP_F: forward(&l, op, unit); break;
     case TU_OP_B:
-    case TU_OP_I:
-        need(list, &n, tui_find(x, TUI_AT_F, k, unit), false, false);
-        if (!last)
-            input(x, op, unit, true, list, &n);
-        if (op->slice + 1u < s->slices)
-            need(list, &n, tui_find(x, TUI_AT_B, k, unit + 1), false, false);
-        if (tui_find(x, TUI_AT_R, k, unit) != TUI_NONE)
-            need(list, &n, tui_find(x, TUI_AT_R, k, unit), false, false);
-        if (tui_find(x, TUI_AT_OFFLOAD, k, unit) != TUI_NONE)
-            need(list, &n, tui_find(x, TUI_AT_FETCH, k, unit), false, false);
-        break;
-    case TU_OP_W: need(list, &n, tui_find(x, TUI_AT_B, k, unit), false, false); break;
+    case TU_OP_I: backward(&l, op, unit); break;
+    case TU_OP_W:
+    case TU_OP_SEND_B: need(&l, TUI_AT_B, op->stage, unit, HERE); break;
     case TU_OP_R:
     case TU_OP_SEND_F:
-    case TU_OP_OFFLOAD:
-        need(list, &n, tui_find(x, TUI_AT_F, k, unit), false, false);
-        break;
-    case TU_OP_SEND_B:
-        need(list, &n, tui_find(x, TUI_AT_B, k, unit), false, false);
-        break;
+    case TU_OP_OFFLOAD: need(&l, TUI_AT_F, op->stage, unit, HERE); break;
     case TU_OP_RECV_F:
         if (k)
-            need(list, &n, tui_find(x, TUI_AT_SEND_F, k - 1, unit), true, false);
+            need(&l, TUI_AT_SEND_F, op->stage - 1, unit, FORWARD);
         break;
     case TU_OP_RECV_B:
-        if (!last)
-            need(list, &n, tui_find(x, TUI_AT_SEND_B, k + 1, unit), true, true);
+        if (k + 1 < s->stages)
+            need(&l, TUI_AT_SEND_B, op->stage + 1, unit, BACKWARD);
         break;
-    case TU_OP_FETCH:
-        need(list, &n, tui_find(x, TUI_AT_OFFLOAD, k, unit), false, false);
-        break;
+    case TU_OP_FETCH: need(&l, TUI_AT_OFFLOAD, op->stage, unit, HERE); break;
     default: break; /* OPT, UNSHARD, RESHARD, REDUCE: their place in the rank's order */
     }
-    return n;
+    return l.n;
 }

@@ -32,8 +32,8 @@ struct tui_index {
     size_t *base;            /* [ranks+1] */
     uint32_t *at[TUI_SLOTS]; /* [stages][units]: operation number, TUI_NONE; NULL: no such
                                 kind */
-    uint8_t *pipe; /* [microbatches]: pipeline that a micro-batch travels through */
-    bool gathers;  /* UNSHARD occurs: parameters must be gathered before use */
+    uint8_t *pipe;  /* [microbatches]: pipeline that a micro-batch travels through */
+    uint32_t kinds; /* a bit for each kind that occurs */
 };
 
 /* Fill it, appending a line to `report` (may be NULL) for each structural fault: unknown
@@ -45,6 +45,7 @@ void tui_index_release(struct tui_index *x);
 /* What an operation waits for besides its predecessor on the rank. */
 struct tui_need {
     uint32_t op;   /* number; TUI_NONE: missing from the schedule (a fault) */
+    uint32_t rank; /* that runs it */
     bool transfer; /* a transfer lies between */
     bool backward; /* of a gradient */
 };
@@ -73,7 +74,12 @@ static inline uint32_t tui_find(const struct tui_index *x, enum tui_slot slot,
                                 uint32_t stage, size_t unit)
 {
     const uint32_t *at = x->at[slot];
-    return at ? at[(size_t)(stage % x->s->stages) * x->units + unit] : TUI_NONE;
+    return at ? at[(size_t)tui_within(x->s, stage) * x->units + unit] : TUI_NONE;
+}
+
+static inline bool tui_occurs(const struct tui_index *x, enum tu_op_kind kind)
+{
+    return x->kinds >> kind & 1;
 }
 
 /* The table that a kind stands in, TUI_SLOTS for those without one. */

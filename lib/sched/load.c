@@ -34,19 +34,20 @@ static const char *number(const char *p, const char *end, uint32_t *v)
     return p == start || x >= 2 * (uint64_t)TU_SCHED_MAX ? NULL : p;
 }
 
-/* Longest name first, so that "F" does not hide in "FETCH". */
+/* The name that ends where its letters end: "F" is not the beginning of "FETCH". */
 static const char *kind_at(const char *p, const char *end, uint8_t *kind)
 {
-    size_t best = 0;
-    for (unsigned k = 0; k < TU_OP_KINDS; k++) {
+    size_t n = 0;
+    while (p + n < end && ((p[n] >= 'A' && p[n] <= 'Z') || p[n] == '_'))
+        n++;
+    for (unsigned k = 0; k < TU_OP_KINDS && n; k++) {
         const char *name = tu_op_name(k);
-        size_t n = strlen(name);
-        if (n > best && (size_t)(end - p) >= n && !memcmp(p, name, n)) {
-            best = n;
+        if (name[0] == p[0] && !strncmp(name, p, n) && !name[n]) {
             *kind = (uint8_t)k;
+            return p + n;
         }
     }
-    return best ? p + best : NULL;
+    return NULL;
 }
 
 /* torch 2.4: "F0_s1". */

@@ -59,20 +59,17 @@ static int64_t inputs(struct run *w, const struct tu_op *op, uint32_t rank,
         }
         int64_t t = w->r->end[id];
         if (need[i].transfer) {
-            if (w->arrive) {
+            if (w->arrive)
                 t = w->arrive[id];
-            } else {
-                uint32_t from;
-                tui_op(&w->x, id, &from);
-                t += tu_cost_transfer(w->c, need[i].backward, from, rank);
-            }
+            else
+                t += tu_cost_transfer(w->c, need[i].backward, need[i].rank, rank);
         }
         at = t > at ? t : at;
     }
     if (op->kind == TU_OP_F && w->c->arrive && op->mb < w->c->arrivals &&
         !tui_within(w->s, op->stage))
         at = w->c->arrive[op->mb] > at ? w->c->arrive[op->mb] : at;
-    if (w->x.gathers && train_kind(op->kind) && w->gathered[op->stage] > at)
+    if (tui_occurs(&w->x, TU_OP_UNSHARD) && train_kind(op->kind) && w->gathered[op->stage] > at)
         at = w->gathered[op->stage];
     return at;
 }
@@ -206,7 +203,7 @@ static int prepare(struct run *w, struct tu_err *err)
     memset(r->end, 0xff, ops * sizeof *r->end);
     memset(w->first_waiter, 0xff, ops * sizeof *w->first_waiter);
     for (uint32_t k = 0; k < s->pipelines * s->stages; k++)
-        w->gathered[k] = w->x.gathers ? INT64_MAX : 0;
+        w->gathered[k] = tui_occurs(&w->x, TU_OP_UNSHARD) ? INT64_MAX : 0;
     for (uint32_t i = 0; i < s->ranks; i++)
         w->ready[w->count++] = i;
     return 0;
@@ -262,7 +259,7 @@ static bool advance(struct run *w)
         w->head = (w->head + 1) % w->s->ranks;
         w->count--;
         while (w->next[rank] < w->s->n[rank]) {
-            if (w->x.gathers && ungathered(w, rank))
+            if (tui_occurs(&w->x, TU_OP_UNSHARD) && ungathered(w, rank))
                 break;
             uint32_t before = w->next[rank], missing = step(w, rank);
             if (missing == TUI_NONE) {
