@@ -36,10 +36,16 @@ void tui_book16_code(uint32_t cpu, const struct tui_book16 *b, float unit, const
 void tui_book16_values(uint32_t cpu, const float table[16], const uint8_t *code, size_t n,
                        float scale, float *x);
 
-/* Codes of four bits to bytes, the first of a pair low (or high), and back. The last
- * nibble of an odd run is 0 (packing) or left out. */
-void tui_nibbles_pack(const uint8_t *code, size_t n, bool high, unsigned char *out);
-void tui_nibbles_unpack(const unsigned char *in, size_t n, bool high, uint8_t *code);
+/* AWQ: a word holds a column of eight outputs, whose codes of four bits lie in the order
+ * 0 2 4 6 1 3 5 7. Rows of codes are `stride` bytes apart. */
+static inline unsigned tui_awq_shift(unsigned output)
+{
+    return 4 * (output / 2 + output % 2 * 4);
+}
+void tui_awq_join(uint32_t cpu, const uint8_t *code, size_t stride, size_t n,
+                  uint32_t *word);
+void tui_awq_split(uint32_t cpu, const uint32_t *word, size_t n, size_t stride,
+                   uint8_t *code);
 
 /* Kernels. */
 #define TUI_AFFINE_KERNELS(isa)                                                          \
@@ -51,7 +57,11 @@ void tui_nibbles_unpack(const unsigned char *in, size_t n, bool high, uint8_t *c
     void tui_book16_code_##isa(const struct tui_book16 *b, float unit, const float *x,   \
                                size_t n, uint8_t *code);                                 \
     void tui_book16_values_##isa(const float table[16], const uint8_t *code, size_t n,   \
-                                 float scale, float *x);
+                                 float scale, float *x);                                 \
+    void tui_awq_join_##isa(const uint8_t *code, size_t stride, size_t n,                \
+                            uint32_t *word);                                             \
+    void tui_awq_split_##isa(const uint32_t *word, size_t n, size_t stride,              \
+                             uint8_t *code);
 TUI_AFFINE_KERNELS(plain)
 #if defined __x86_64__ && !defined TU_NO_X86
 TUI_AFFINE_KERNELS(avx2)

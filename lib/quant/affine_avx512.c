@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* affine_avx512.c: the kernels of affine.h on sixteen lanes. */
+/* affine_avx512.c: the kernels of affine.h and bits.h on sixteen lanes. */
 #if defined __x86_64__ && !defined TU_NO_X86
 #include <stdbool.h>
 #include <stddef.h>

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* affine_lanes.h: the kernels of affine.h over either kind of lanes. */
+/* affine_lanes.h: the kernels of affine.h and bits.h over either kind of lanes. */
 #include "affine.h"
+#include "bits.h"
 
 void LANES_FN(tui_range)(const float *x, size_t n, float *lo, float *hi)
 {
@@ -16,21 +17,58 @@ void LANES_FN(tui_range)(const float *x, size_t n, float *lo, float *hi)
     tui_range_plain(x + i, n - i, lo, hi);
 }
 
+/* How codes are made of quotients, all lanes alike. */
+struct steps {
+    vf before, lo, hi, after, top;
+};
+
+static inline vi code_of(const struct steps *s, vf v)
+{
+    const vf magic = v_set(12582912.0f);
+    v = v_min(v_max(v_add(v, s->before), s->lo), s->hi);
+    v = v_sub(v_add(v, magic), magic);
+    return v_trunc(v_min(v_max(v_add(v, s->after), v_set(0)), s->top));
+}
+
+/* x / unit, rounded once, limited to ±2^23 (NaN: the lower): the estimate is within a few
+ * units of the last place, and two corrections with an inverse that is itself rounded
+ * once leave none (Markstein, 1990). A unit within 2^±60 keeps the products from
+ * overflow, and what underflows from counting. */
+struct divisor {
+    vf unit, inverse, least, most;
+};
+
+static inline struct divisor divisor_of(float unit)
+{
+    return (struct divisor){v_set(unit), v_set(1 / unit), v_set(-0x1p23f * unit),
+                            v_set(0x1p23f * unit)};
+}
+
+static inline vf quotient(const struct divisor *d, vf x)
+{
+    x = v_min(v_max(x, d->least), d->most);
+    vf q = v_mul(x, d->inverse);
+    q = v_fma(v_nfma(q, d->unit, x), d->inverse, q);
+    return v_fma(v_nfma(q, d->unit, x), d->inverse, q);
+}
+
 void LANES_FN(tui_affine_code)(const struct tui_affine_map *m, const float *x, size_t n,
                                uint8_t *code)
 {
-    vf unit = v_set(m->unit), before = v_set(m->before), after = v_set(m->after),
-       lo = v_set(m->lo), hi = v_set(m->hi), top = v_set(m->top), zero = v_set(0),
-       magic = v_set(12582912.0f);
+    const struct steps s = {v_set(m->before), v_set(m->lo), v_set(m->hi), v_set(m->after),
+                            v_set(m->top)};
+    const vf unit = v_set(m->unit);
     size_t i = 0;
-    for (; i + LANES <= n; i += LANES) {
-        vf v = v_load(x + i);
-        v = v_add(m->multiply ? v_mul(v, unit) : v_div(v, unit), before);
-        v = v_min(v_max(v, lo), hi);
-        v = v_sub(v_add(v, magic), magic);
-        v = v_min(v_max(v_add(v, after), zero), top);
-        vi_store(code + i, v_trunc(v));
+    if (m->multiply) {
+        for (; i + LANES <= n; i += LANES)
+            vi_store(code + i, code_of(&s, v_mul(v_load(x + i), unit)));
+    } else if (m->unit >= 0x1p-60f && m->unit <= 0x1p60f) {
+        const struct divisor d = divisor_of(m->unit);
+        for (; i + LANES <= n; i += LANES)
+            vi_store(code + i, code_of(&s, quotient(&d, v_load(x + i))));
     }
+    for (; i + LANES <= n; i += LANES)
+        vi_store(code + i, code_of(&s, v_div(v_load(x + i), unit)));
     tui_affine_code_plain(m, x + i, n - i, code + i);
 }
 
@@ -64,4 +102,45 @@ void LANES_FN(tui_book16_values)(const float table[16], const uint8_t *code, siz
     for (; i + LANES <= n; i += LANES)
         v_store(x + i, v_mul(v_lookup(&t, vi_load(code + i)), s));
     tui_book16_values_plain(table, code + i, n - i, scale, x + i);
+}
+
+void LANES_FN(tui_awq_join)(const uint8_t *code, size_t stride, size_t n, uint32_t *word)
+{
+    size_t j = 0;
+    for (; j + LANES <= n; j += LANES) {
+        vi w = vi_load(code + j);
+        for (unsigned k = 1; k < 8; k++)
+            w = vi_or(w, vi_shl(vi_load(code + k * stride + j), tui_awq_shift(k)));
+        vi_store_words(word + j, w);
+    }
+    tui_awq_join_plain(code + j, stride, n - j, word + j);
+}
+
+void LANES_FN(tui_awq_split)(const uint32_t *word, size_t n, size_t stride, uint8_t *code)
+{
+    size_t j = 0;
+    for (; j + LANES <= n; j += LANES) {
+        const vi w = vi_load_words(word + j);
+        for (unsigned k = 0; k < 8; k++)
+            vi_store(code + k * stride + j, vi_and(vi_shr(w, tui_awq_shift(k)), 15));
+    }
+    tui_awq_split_plain(word + j, n - j, stride, code + j);
+}
+
+void LANES_FN(tui_nibbles_pack)(const uint8_t *code, size_t n, bool high,
+                                unsigned char *out)
+{
+    size_t i = 0;
+    for (; i + NIBBLES <= n; i += NIBBLES)
+        v_join_nibbles(out + i / 2, code + i, high);
+    tui_nibbles_pack_plain(code + i, n - i, high, out + i / 2);
+}
+
+void LANES_FN(tui_nibbles_unpack)(const unsigned char *in, size_t n, bool high,
+                                  uint8_t *code)
+{
+    size_t i = 0;
+    for (; i + NIBBLES <= n; i += NIBBLES)
+        v_split_nibbles(code + i, in + i / 2, high);
+    tui_nibbles_unpack_plain(in + i / 2, n - i, high, code + i);
 }

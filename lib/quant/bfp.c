@@ -9,6 +9,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include "bits.h"
 #include "families.h"
 #include "small.h"
 
@@ -76,7 +77,8 @@ static void encode_block(const struct tu_coding *c, const float *x, unsigned cha
     size_t n = (size_t)c->param[BLOCK];
     int bits = (int)c->param[BITS], top = (1 << (bits - 1)) - 1, e = 0;
     bool nibbles = c->code.dtype == TU_I4;
-    float amax = tui_amax(x, n);
+    float amax;
+    tui_amax(c->cpu, x, n, n, &amax);
     frexpf(amax, &e);
     e = !(amax > 0) || e - 1 < -127 ? -127 : e - 1;
     *scale = (unsigned char)(e + 127);
@@ -85,7 +87,7 @@ static void encode_block(const struct tu_coding *c, const float *x, unsigned cha
         int v = (int)(q > top ? top : q < -top ? -top : q);
         codes[i] = (unsigned char)(nibbles ? v & 15 : v);
     }
-    tui_pack(out, codes, n, nibbles ? 4 : 8);
+    tui_bits_pack(c->cpu, codes, n, nibbles ? 4 : 8, out);
 }
 
 struct norm {

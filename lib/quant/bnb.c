@@ -10,8 +10,10 @@
 #include <math.h>
 #include <string.h>
 #include "affine.h"
+#include "bits.h"
 #include "deploy.h"
 #include "families.h"
+#include "small.h"
 #include "tensorutils/device/kernels.h"
 
 enum param { BLOCK, NESTED };
@@ -154,9 +156,9 @@ static float code_block(uint32_t cpu, const struct book *b,
                         const struct tui_book16 *kernel, const float *x, size_t n,
                         bool whole, unsigned char *code)
 {
-    float lo, hi;
-    tui_range(cpu, x, n, &lo, &hi);
-    float amax = -lo > hi ? -lo : hi, least = amax > 1e-38f ? amax : 1e-38f;
+    float amax = 0;
+    tui_amax(cpu, x, n, n, &amax);
+    const float least = amax > 1e-38f ? amax : 1e-38f;
     if (whole)
         place_block(cpu, b, kernel, x, n, 1.0f / least, code);
     for (size_t i = 0; !whole && i < n; i++) {
@@ -266,7 +268,7 @@ static int encode4(const struct tu_coding *c, uint64_t first, size_t n, const fl
         size_t k = n - i < block ? n - i : block;
         *scale++ = code_block(c->cpu, book_of(c), &kernel, x + i, k, k == block, q);
         q[k] = book_of(c) == &nf4 ? 7 : 0; /* the code of 0 */
-        tui_nibbles_pack(q, k + k % 2, true, (unsigned char *)code + i / 2);
+        tui_nibbles_pack(c->cpu, q, k + k % 2, true, (unsigned char *)code + i / 2);
     }
     return 0;
 }
@@ -297,7 +299,7 @@ static int decode4(const struct tu_coding *c, uint64_t first, size_t n, const vo
     tui_book16_of(c->codec->name, value);
     for (size_t i = 0; i < n; i += block) {
         size_t k = n - i < block ? n - i : block;
-        tui_nibbles_unpack((const unsigned char *)code + i / 2, k, true, q);
+        tui_nibbles_unpack(c->cpu, (const unsigned char *)code + i / 2, k, true, q);
         tui_book16_values(c->cpu, value, q, k,
                           scale_of(c, side, first / block, i / block), x + i);
     }

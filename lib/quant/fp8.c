@@ -7,6 +7,7 @@
 #include "tensorutils/device/kernels.h"
 
 enum { E5M2, NOSAT };
+static const float one = 1;
 static const char *const keys[] = {"elem", "nosat", NULL};
 
 static const struct tui_small *element(const struct tu_coding *c)
@@ -37,7 +38,7 @@ static int encode(const struct tu_coding *c, uint64_t first, size_t n, const flo
     const struct tui_small *f = element(c);
     unsigned char *out = code;
     if (!c->param[NOSAT])
-        tui_small_encode(c->cpu, f, x, n, 1, out);
+        tui_small_encode(c->cpu, f, x, n, n, &one, out);
     for (size_t i = 0; i < n && c->param[NOSAT]; i++)
         out[i] = tu_to_small(f->dtype, x[i], false);
     return 0;
@@ -49,7 +50,7 @@ static int decode(const struct tu_coding *c, uint64_t first, size_t n, const voi
     (void)first;
     (void)side;
     (void)err;
-    tui_small_decode(c->cpu, element(c), code, n, 1, x);
+    tui_small_decode(c->cpu, element(c), code, n, n, &one, x);
     return 0;
 }
 

@@ -7,6 +7,7 @@
 #include <inttypes.h>
 #include <math.h>
 #include <string.h>
+#include "bits.h"
 #include "int.h"
 
 static unsigned bits_of(const struct tu_coding *c)
@@ -14,7 +15,7 @@ static unsigned bits_of(const struct tu_coding *c)
     return (unsigned)c->param[TUI_INT_BITS];
 }
 
-/* A stream of codes of equal width in words; dense: codes straddle words, else each word
+/* Words of codes of equal width; dense: codes straddle words, else each word
  * holds whole codes. */
 static uint64_t words_of(uint64_t n, unsigned bits, bool dense)
 {
@@ -217,26 +218,32 @@ static int pack_ct_scales(const struct tu_coding *c, const struct tu_ints *m,
     return rc;
 }
 
-static void pack_row(unsigned char *to, const uint8_t *code, uint64_t n, unsigned bits,
-                     bool tight)
+/* Codes that fill their words lie in the bytes as a stream of bits does. */
+static bool is_stream(unsigned bits, bool tight)
 {
-    if (bits == 4) {
-        tui_nibbles_pack(code, (size_t)n, false, to);
-        return;
-    }
-    for (uint64_t j = 0; j < n; j++)
-        put_code(to, 4, seat_of(j, bits, tight), bits, code[j]);
+    return tight || 32 % bits == 0;
 }
 
-static void unpack_row(uint8_t *code, const unsigned char *from, uint64_t n,
-                       unsigned bits, bool tight)
+static void pack_row(const struct tu_coding *c, unsigned char *to, const uint8_t *code,
+                     uint64_t n)
 {
-    if (bits == 4) {
-        tui_nibbles_unpack(from, (size_t)n, false, code);
-        return;
-    }
-    for (uint64_t j = 0; j < n; j++)
-        code[j] = (uint8_t)get_code(from, 4, seat_of(j, bits, tight), bits);
+    unsigned bits = bits_of(c);
+    if (is_stream(bits, dense(c)))
+        tui_bits_pack(c->cpu, code, (size_t)n, bits, to);
+    else
+        for (uint64_t j = 0; j < n; j++)
+            put_code(to, 4, seat_of(j, bits, false), bits, code[j]);
+}
+
+static void unpack_row(const struct tu_coding *c, uint8_t *code,
+                       const unsigned char *from, uint64_t n)
+{
+    unsigned bits = bits_of(c);
+    if (is_stream(bits, dense(c)))
+        tui_bits_unpack(c->cpu, from, (size_t)n, bits, code);
+    else
+        for (uint64_t j = 0; j < n; j++)
+            code[j] = (uint8_t)get_code(from, 4, seat_of(j, bits, false), bits);
 }
 
 /* Between codes of eight bits with and without sign. */
@@ -266,7 +273,7 @@ static int pack_ct(const struct tu_coding *c, const struct tu_ints *m, void *cod
     for (uint64_t i = 0; i < m->rows; i++, to += stride) {
         const uint8_t *from = m->code + i * m->cols;
         if (packed(c))
-            pack_row(to, from, m->cols, bits, dense(c));
+            pack_row(c, to, from, m->cols);
         else
             flip_signs(to, from, (size_t)m->cols);
     }
@@ -284,7 +291,7 @@ static int unpack_ct(const struct tu_coding *c, struct tu_ints *m, const void *c
     for (uint64_t i = 0; i < m->rows; i++, from += stride) {
         uint8_t *to = m->code + i * m->cols;
         if (packed(c))
-            unpack_row(to, from, m->cols, bits, dense(c));
+            unpack_row(c, to, from, m->cols);
         else
             flip_signs(to, from, (size_t)m->cols);
     }
@@ -358,12 +365,9 @@ static int plan_awq(struct tu_coding *c, struct tu_err *err)
     return plan_transposed(c, true, err);
 }
 
-/* AWQ: nibble i of a word holds output order[i]. */
-static const unsigned char awq_seat[8] = {0, 4, 1, 5, 2, 6, 3, 7};
-
 static struct seat awq_at(uint64_t output)
 {
-    return (struct seat){output / 8, awq_seat[output % 8] * 4u};
+    return (struct seat){output / 8, tui_awq_shift((unsigned)(output % 8))};
 }
 
 static int put_zeros(const struct tu_coding *c, const struct tu_ints *m,
@@ -403,26 +407,40 @@ static void get_zeros(const struct tu_coding *c, struct tu_ints *m,
     }
 }
 
-enum { TILE = 8 }; /* words that are packed from one line of the cache */
+/* Rows of n words turned into columns, in tiles that share lines of the cache on both
+ * sides. */
+static void turn_words(const unsigned char *from, size_t from_stride, unsigned char *to,
+                       size_t to_stride, uint64_t rows, uint64_t n)
+{
+    enum { TILE = 16 };
+    for (uint64_t w = 0; w < n; w += TILE)
+        for (uint64_t i = 0; i < rows; i += TILE)
+            for (uint64_t k = w; k < tu_min(w + TILE, n); k++)
+                for (uint64_t r = i; r < tu_min(i + TILE, rows); r++)
+                    memcpy(to + k * to_stride + 4 * r, from + r * from_stride + 4 * k, 4);
+}
 
+enum {
+    ROWS = 16
+}; /* outputs whose words are made or taken apart before they are turned */
+
+/* Words run down the inputs: those of a few outputs are packed as rows, then turned. */
 static int pack_gptq(const struct tu_coding *c, const struct tu_ints *m, void *code,
                      void *const *side, struct tu_err *err)
 {
-    unsigned bits = bits_of(c);
-    unsigned char *to = code;
-    if (bits == 4) { /* a word is eight inputs of an output; a tile is a line of the cache */
-        for (uint64_t w = 0; w < m->cols / 8; w += TILE)
-            for (uint64_t i = 0; i < m->rows; i++)
-                for (uint64_t k = w; k < tu_min(w + TILE, m->cols / 8); k++)
-                    tui_nibbles_pack(m->code + i * m->cols + 8 * k, 8, false,
-                                     to + (k * m->rows + i) * 4);
-    } else {
-        memset(code, 0, c->code.bytes);
-        for (uint64_t j = 0; j < m->cols; j++)
-            for (uint64_t i = 0; i < m->rows; i++)
-                put_code(to + 4 * i, m->rows * 4, seat_of(j, bits, true), bits,
-                         m->code[i * m->cols + j]);
+    const uint64_t words = words_of(m->cols, bits_of(c), true);
+    unsigned char *row = tu_alloc(ROWS * words + 1, 4, err);
+    if (!row)
+        return TU_ENOMEM;
+    for (uint64_t i = 0; i < m->rows; i += ROWS) {
+        const uint64_t rows = tu_min(ROWS, m->rows - i);
+        for (uint64_t r = 0; r < rows; r++)
+            tui_bits_pack(c->cpu, m->code + (i + r) * m->cols, (size_t)m->cols,
+                          bits_of(c), row + r * words * 4);
+        turn_words(row, words * 4, (unsigned char *)code + 4 * i, m->rows * 4, rows,
+                   words);
     }
+    tu_free(row);
     put_gidx(m, side[2]);
     return put_zeros(c, m, side, false, err);
 }
@@ -430,49 +448,24 @@ static int pack_gptq(const struct tu_coding *c, const struct tu_ints *m, void *c
 static int unpack_gptq(const struct tu_coding *c, struct tu_ints *m, const void *code,
                        const void *const *side, struct tu_err *err)
 {
-    unsigned bits = bits_of(c);
-    const unsigned char *from = code;
-    for (uint64_t w = 0; bits == 4 && w < m->cols / 8; w += TILE)
-        for (uint64_t i = 0; i < m->rows; i++)
-            for (uint64_t k = w; k < tu_min(w + TILE, m->cols / 8); k++)
-                tui_nibbles_unpack(from + (k * m->rows + i) * 4, 8, false,
-                                   m->code + i * m->cols + 8 * k);
-    for (uint64_t j = 0; bits != 4 && j < m->cols; j++)
-        for (uint64_t i = 0; i < m->rows; i++)
-            m->code[i * m->cols + j] = (uint8_t)get_code(from + 4 * i, m->rows * 4,
-                                                         seat_of(j, bits, true), bits);
+    const uint64_t words = words_of(m->cols, bits_of(c), true);
+    unsigned char *row = tu_alloc(ROWS * words + 1, 4, err);
+    if (!row)
+        return TU_ENOMEM;
+    for (uint64_t i = 0; i < m->rows; i += ROWS) {
+        const uint64_t rows = tu_min(ROWS, m->rows - i);
+        turn_words((const unsigned char *)code + 4 * i, m->rows * 4, row, words * 4,
+                   words, rows);
+        for (uint64_t r = 0; r < rows; r++)
+            tui_bits_unpack(c->cpu, row + r * words * 4, (size_t)m->cols, bits_of(c),
+                            m->code + (i + r) * m->cols);
+    }
+    tu_free(row);
     get_zeros(c, m, side, false);
     return get_gidx(m, side[2], err);
 }
 
-/* The word of column j of eight outputs whose first is at `row`. */
-static void awq_word(const uint8_t *row, uint64_t cols, unsigned char *word)
-{
-    uint32_t v = 0;
-    for (unsigned k = 0; k < 8; k++)
-        v |= (uint32_t)row[k * cols] << (4 * awq_seat[k]);
-    tu_put32(word, v);
-}
-
-static void awq_codes(const uint8_t *row, uint64_t cols, unsigned char *word)
-{
-    uint8_t *out = (uint8_t *)(uintptr_t)row;
-    const uint32_t v = tu_le32(word);
-    for (unsigned k = 0; k < 8; k++)
-        out[k * cols] = v >> (4 * awq_seat[k]) & 15;
-}
-
-/* Every word, in tiles of columns that share lines of the cache on both sides. */
-static void each_awq(const struct tu_ints *m, unsigned char *code,
-                     void (*fn)(const uint8_t *row, uint64_t cols, unsigned char *word))
-{
-    enum { COLUMNS = 64 };
-    const uint64_t words = m->rows / 8;
-    for (uint64_t j = 0; j < m->cols; j += COLUMNS)
-        for (uint64_t w = 0; w < words; w++)
-            for (uint64_t k = j; k < tu_min(j + COLUMNS, m->cols); k++)
-                fn(m->code + 8 * w * m->cols + k, m->cols, code + (k * words + w) * 4);
-}
+enum { COLUMNS = 64 }; /* whose words are made or taken apart at a time */
 
 static int pack_awq(const struct tu_coding *c, const struct tu_ints *m, void *code,
                     void *const *side, struct tu_err *err)
@@ -482,7 +475,16 @@ static int pack_awq(const struct tu_coding *c, const struct tu_ints *m, void *co
                        "columns are not in the order of their groups: codec "
                        "'%s' has no place for it",
                        c->codec->name);
-    each_awq(m, code, awq_word);
+    const uint64_t words = m->rows / 8;
+    uint32_t word[COLUMNS];
+    for (uint64_t j = 0; j < m->cols; j += COLUMNS)
+        for (uint64_t w = 0; w < words; w++) {
+            const size_t n = (size_t)tu_min(COLUMNS, m->cols - j);
+            unsigned char *to = (unsigned char *)code + (j * words + w) * 4;
+            tui_awq_join(c->cpu, m->code + 8 * w * m->cols + j, (size_t)m->cols, n, word);
+            for (size_t k = 0; k < n; k++)
+                tu_put32(to + k * words * 4, word[k]);
+        }
     return put_zeros(c, m, side, true, err);
 }
 
@@ -490,9 +492,17 @@ static int unpack_awq(const struct tu_coding *c, struct tu_ints *m, const void *
                       const void *const *side, struct tu_err *err)
 {
     (void)err;
-    unsigned char *from;
-    memcpy(&from, &code, sizeof from); /* read only */
-    each_awq(m, from, awq_codes);
+    const uint64_t words = m->rows / 8;
+    uint32_t word[COLUMNS];
+    for (uint64_t j = 0; j < m->cols; j += COLUMNS)
+        for (uint64_t w = 0; w < words; w++) {
+            const size_t n = (size_t)tu_min(COLUMNS, m->cols - j);
+            const unsigned char *from = (const unsigned char *)code + (j * words + w) * 4;
+            for (size_t k = 0; k < n; k++)
+                word[k] = tu_le32(from + k * words * 4);
+            tui_awq_split(c->cpu, word, n, (size_t)m->cols,
+                          m->code + 8 * w * m->cols + j);
+        }
     get_zeros(c, m, side, true);
     return 0;
 }

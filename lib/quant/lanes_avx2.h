@@ -19,6 +19,8 @@ static inline vf v_add(vf a, vf b) { return _mm256_add_ps(a, b); }
 static inline vf v_sub(vf a, vf b) { return _mm256_sub_ps(a, b); }
 static inline vf v_mul(vf a, vf b) { return _mm256_mul_ps(a, b); }
 static inline vf v_div(vf a, vf b) { return _mm256_div_ps(a, b); }
+static inline vf v_fma(vf a, vf b, vf c) { return _mm256_fmadd_ps(a, b, c); }
+static inline vf v_nfma(vf a, vf b, vf c) { return _mm256_fnmadd_ps(a, b, c); }
 static inline vf v_sqrt(vf a) { return _mm256_sqrt_ps(a); }
 static inline vf v_abs(vf a) { return _mm256_andnot_ps(_mm256_set1_ps(-0.0f), a); }
 static inline vf v_min(vf a, vf b) { return _mm256_min_ps(a, b); }
@@ -135,6 +137,14 @@ static inline vi vi_load_signed(const unsigned char *p)
 {
     return _mm256_cvtepi8_epi32(_mm_loadl_epi64((const __m128i *)(const void *)p));
 }
+static inline vi vi_load_words(const uint32_t *p)
+{
+    return _mm256_loadu_si256((const __m256i *)(const void *)p);
+}
+static inline void vi_store_words(uint32_t *p, vi a)
+{
+    _mm256_storeu_si256((__m256i *)(void *)p, a);
+}
 static inline vi vi_and(vi a, int b) { return _mm256_and_si256(a, vi_set(b)); }
 static inline void vi_store(unsigned char *p, vi a) { v_put_bytes(p, vi_and(a, 255)); }
 static inline vi vi_or(vi a, vi b) { return _mm256_or_si256(a, b); }
@@ -190,5 +200,26 @@ static inline vi v_as_int(vf a) { return _mm256_castps_si256(a); }
 static inline vf v_as_float(vi a) { return _mm256_castsi256_ps(a); }
 static inline vm v_negative(vf a) { return v_as_float(_mm256_srai_epi32(v_as_int(a), 31)); }
 static inline vi vi_pick(vm m, vi a, vi b) { return _mm256_blendv_epi8(b, a, v_as_int(m)); }
+
+/* Nibbles ---------------------------------------------------------------------------- */
+
+#define NIBBLES 32
+
+static inline void v_join_nibbles(unsigned char *out, const uint8_t *code, bool high)
+{
+    __m256i v = _mm256_loadu_si256((const __m256i *)(const void *)code);
+    v = _mm256_maddubs_epi16(v, _mm256_set1_epi16(high ? 0x0110 : 0x1001));
+    _mm_storeu_si128(
+        (__m128i *)(void *)out,
+        _mm_packus_epi16(_mm256_castsi256_si128(v), _mm256_extracti128_si256(v, 1)));
+}
+
+static inline void v_split_nibbles(uint8_t *code, const unsigned char *in, bool high)
+{
+    __m256i v = _mm256_cvtepu8_epi16(_mm_loadu_si128((const __m128i *)(const void *)in));
+    v = high ? _mm256_or_si256(_mm256_srli_epi16(v, 4), _mm256_slli_epi16(v, 8))
+             : _mm256_or_si256(v, _mm256_slli_epi16(v, 4));
+    _mm256_storeu_si256((__m256i *)(void *)code, _mm256_and_si256(v, _mm256_set1_epi8(15)));
+}
 
 #endif

@@ -21,6 +21,9 @@ static inline vf v_add(vf a, vf b) { return _mm512_add_ps(a, b); }
 static inline vf v_sub(vf a, vf b) { return _mm512_sub_ps(a, b); }
 static inline vf v_mul(vf a, vf b) { return _mm512_mul_ps(a, b); }
 static inline vf v_div(vf a, vf b) { return _mm512_div_ps(a, b); }
+/* a·b + c and c - a·b, rounded once. */
+static inline vf v_fma(vf a, vf b, vf c) { return _mm512_fmadd_ps(a, b, c); }
+static inline vf v_nfma(vf a, vf b, vf c) { return _mm512_fnmadd_ps(a, b, c); }
 static inline vf v_sqrt(vf a) { return _mm512_sqrt_ps(a); }
 static inline vf v_abs(vf a) { return _mm512_abs_ps(a); }
 static inline vf v_min(vf a, vf b) { return _mm512_min_ps(a, b); }
@@ -136,6 +139,8 @@ static inline void vi_store(unsigned char *p, vi a)
 {
     _mm_storeu_si128((__m128i *)(void *)p, _mm512_cvtepi32_epi8(a));
 }
+static inline vi vi_load_words(const uint32_t *p) { return _mm512_loadu_si512(p); }
+static inline void vi_store_words(uint32_t *p, vi a) { _mm512_storeu_si512(p, a); }
 static inline vi vi_and(vi a, int b) { return _mm512_and_si512(a, vi_set(b)); }
 static inline vi vi_or(vi a, vi b) { return _mm512_or_si512(a, b); }
 static inline vi vi_add(vi a, int b) { return _mm512_add_epi32(a, vi_set(b)); }
@@ -186,5 +191,25 @@ static inline vf v_as_float(vi a) { return _mm512_castsi512_ps(a); }
 /* Sign bit set. */
 static inline vm v_negative(vf a) { return _mm512_movepi32_mask(v_as_int(a)); }
 static inline vi vi_pick(vm m, vi a, vi b) { return _mm512_mask_blend_epi32(m, b, a); }
+
+/* Nibbles ---------------------------------------------------------------------------- */
+
+#define NIBBLES 64 /* at once */
+
+/* Of a pair of codes the first low, or high. */
+static inline void v_join_nibbles(unsigned char *out, const uint8_t *code, bool high)
+{
+    __m512i pair = _mm512_maddubs_epi16(_mm512_loadu_si512(code),
+                                        _mm512_set1_epi16(high ? 0x0110 : 0x1001));
+    _mm256_storeu_si256((__m256i *)(void *)out, _mm512_cvtepi16_epi8(pair));
+}
+
+static inline void v_split_nibbles(uint8_t *code, const unsigned char *in, bool high)
+{
+    __m512i v = _mm512_cvtepu8_epi16(_mm256_loadu_si256((const __m256i *)(const void *)in));
+    v = high ? _mm512_or_si512(_mm512_srli_epi16(v, 4), _mm512_slli_epi16(v, 8))
+             : _mm512_or_si512(v, _mm512_slli_epi16(v, 4));
+    _mm512_storeu_si512(code, _mm512_and_si512(v, _mm512_set1_epi8(15)));
+}
 
 #endif

@@ -8,11 +8,12 @@
 #include <math.h>
 #include <string.h>
 #include "affine.h"
+#include "bits.h"
 #include "families.h"
 #include "small.h"
 #include "tensorutils/device/kernels.h"
 
-enum { K = 32 };
+enum { K = 32, RUN = 64 }; /* elements of a block, blocks at a time */
 enum rule { FLOOR, CEIL, RCEIL, EVEN };
 
 /* Elements: a small float, or two's complement over 64. */
@@ -109,15 +110,45 @@ static int shared(enum rule rule, const struct tui_small *f, float amax)
     return e < -127 ? -127 : e > 127 ? 127 : e;
 }
 
-/* x / 2^e · 64 to the nearest, within ±127. */
-static void int_codes(uint32_t cpu, const float *x, int e, unsigned char *code)
+/* Between two's complement and codes that count from -128. */
+static void flip_signs(unsigned char *code, size_t n)
 {
-    const bool inverse = e > -120; /* that is a float; both are powers of two */
-    const struct tui_affine_map map = {
-        inverse ? ldexpf(1, 6 - e) : ldexpf(1, e - 6), inverse, 0, -127, 127, 128, 255};
-    tui_affine_code(cpu, &map, x, K, code);
-    for (unsigned i = 0; i < K; i++)
-        code[i] ^= 0x80;
+    for (size_t i = 0; i < n; i += 8)
+        tu_put64(code + i, tu_le64(code + i) ^ UINT64_C(0x8080808080808080));
+}
+
+/* x / scale · 64 to the nearest, within ±127, where each block has its power of two. */
+static void int_encode(uint32_t cpu, const float *x, size_t n, const float *scale,
+                       unsigned char *code)
+{
+    for (size_t i = 0; i < n; i += K, scale++) {
+        const bool inverse = *scale > 0x1p-120f; /* that is a float */
+        const struct tui_affine_map map = {
+            inverse ? 64 / *scale : *scale / 64, inverse, 0, -127, 127, 128, 255};
+        tui_affine_code(cpu, &map, x + i, K, code + i);
+    }
+    flip_signs(code, n);
+}
+
+static void int_decode(uint32_t cpu, unsigned char *code, size_t n, const float *scale,
+                       float *x)
+{
+    flip_signs(code, n);
+    for (size_t i = 0; i < n; i += K, scale++)
+        tui_affine_values(cpu, code + i, K, 128, *scale / 64, x + i);
+}
+
+/* Scales of blocks from their largest magnitudes, which are replaced by powers of two. */
+static void set_scales(const struct tu_coding *c, float *amax, size_t blocks,
+                       unsigned char *scale)
+{
+    const struct tui_small *f = element(c);
+    for (size_t b = 0; b < blocks; b++) {
+        const bool coded = amax[b] > 0 && amax[b] < INFINITY;
+        int e = coded ? shared((enum rule)c->param[RULE], f, amax[b]) : 0;
+        scale[b] = coded ? (unsigned char)(e + 127) : amax[b] > 0 ? 255 : 0;
+        amax[b] = coded ? power(e) : 0;
+    }
 }
 
 static int encode(const struct tu_coding *c, uint64_t first, size_t n, const float *x,
@@ -126,23 +157,21 @@ static int encode(const struct tu_coding *c, uint64_t first, size_t n, const flo
     (void)first;
     (void)err;
     const struct tui_small *f = element(c);
-    const tui_small_encode_fn cast = tui_small_encoder(c->cpu);
-    unsigned char *out = code, *scale = side[0], codes[K];
-    for (size_t i = 0; i < n; i += K, out += c->code.atom_bytes, scale++) {
-        float amax = tui_amax(x + i, K);
-        if (!(amax > 0 && amax < INFINITY)) {
-            *scale = amax > 0 ? 255 : 0;
-            memset(out, 0, (size_t)c->code.atom_bytes);
-            continue;
-        }
-        int e = shared((enum rule)c->param[RULE], f, amax);
-        float s = power(e);
-        *scale = (unsigned char)(e + 127);
+    unsigned char *out = code, codes[RUN * K];
+    float s[RUN];
+    for (size_t i = 0; i < n; i += RUN * K) {
+        const size_t k = n - i < RUN * K ? n - i : RUN * K, blocks = k / K;
+        tui_amax(c->cpu, x + i, k, K, s);
+        set_scales(c, s, blocks, (unsigned char *)side[0] + i / K);
         if (f)
-            cast(f, x + i, K, s, codes);
+            tui_small_encode(c->cpu, f, x + i, k, K, s, codes);
         else
-            int_codes(c->cpu, x + i, e, codes);
-        tui_pack(out, codes, K, f ? f->bits : 8);
+            int_encode(c->cpu, x + i, k, s, codes);
+        for (size_t b = 0; b < blocks; b++)
+            if (s[b] == 0) /* zeros, or nothing that has a scale */
+                memset(codes + b * K, 0, K);
+        tui_bits_pack(c->cpu, codes, k, f ? (unsigned)f->bits : 8, out);
+        out += blocks * c->code.atom_bytes;
     }
     return 0;
 }
@@ -153,16 +182,19 @@ static int decode(const struct tu_coding *c, uint64_t first, size_t n, const voi
     (void)first;
     (void)err;
     const struct tui_small *f = element(c);
-    const tui_small_decode_fn cast = tui_small_decoder(c->cpu);
     const unsigned char *in = code, *scale = side[0];
-    unsigned char codes[K];
-    for (size_t i = 0; i < n; i += K, in += c->code.atom_bytes, scale++) {
-        float s = *scale == 255 ? NAN : power(*scale - 127);
-        tui_unpack(codes, in, K, f ? f->bits : 8);
+    unsigned char codes[RUN * K];
+    float s[RUN];
+    for (size_t i = 0; i < n; i += RUN * K) {
+        const size_t k = n - i < RUN * K ? n - i : RUN * K, blocks = k / K;
+        for (size_t b = 0; b < blocks; b++, scale++)
+            s[b] = *scale == 255 ? NAN : power(*scale - 127);
+        tui_bits_unpack(c->cpu, in, k, f ? (unsigned)f->bits : 8, codes);
         if (f)
-            cast(f, codes, K, s, x + i);
-        for (unsigned k = 0; k < K && !f; k++)
-            x[i + k] = (float)(int8_t)codes[k] / 64 * s;
+            tui_small_decode(c->cpu, f, codes, k, K, s, x + i);
+        else
+            int_decode(c->cpu, codes, k, s, x + i);
+        in += blocks * c->code.atom_bytes;
     }
     return 0;
 }
@@ -185,7 +217,7 @@ static const struct element fp8 = {"e4m3", "e5m2"}, fp6 = {"e3m2", "e2m3"},
     {                                                                                    \
         .name = id, .help = text, .source = "OCP Microscaling Formats 1.0",              \
         .key = key_list, .format = form, .plan = plan, .encode = encode,                 \
-        .decode = decode, .kernel = kernel                                 \
+        .decode = decode, .kernel = kernel                                               \
     }
 
 const struct tu_codec tui_codecs_mx[] = {

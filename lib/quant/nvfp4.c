@@ -5,11 +5,12 @@
 #include <inttypes.h>
 #include <math.h>
 #include <string.h>
+#include "bits.h"
 #include "families.h"
 #include "small.h"
 #include "tensorutils/device/kernels.h"
 
-enum { K = 16 };
+enum { K = 16, RUN = 64 }; /* elements of a block, blocks at a time */
 enum { MODELOPT };
 static const char *const keys[] = {"global", NULL};
 
@@ -65,18 +66,22 @@ static int encode(const struct tu_coding *c, uint64_t first, size_t n, const flo
     (void)first;
     (void)err;
     const struct tui_small *e2m1 = tui_small_named("e2m1");
-    unsigned char *out = code, *scale = side[0], codes[K];
-    float g = global_scale(c), stored = stored_scale(c);
-    for (size_t i = 0; i < n; i += K, out += K / 2, scale++) {
-        float want = g * tui_amax(x + i, K) / 6;
-        if (c->param[MODELOPT])
-            want = fmaxf(want, 0x1p-9f);
-        *scale = tu_to_small(TU_F8_E4M3FN, want, true);
-        if (*scale == 0)
-            *scale = tu_to_small(TU_F8_E4M3FN, 0.125f, true);
-        float unit = unit_of(c, stored, tu_from_small(TU_F8_E4M3FN, *scale));
-        tui_small_encode(c->cpu, e2m1, x + i, K, unit, codes);
-        tui_pack(out, codes, K, 4);
+    unsigned char *out = code, *scale = side[0], codes[RUN * K];
+    float g = global_scale(c), stored = stored_scale(c), unit[RUN];
+    for (size_t i = 0; i < n; i += RUN * K) {
+        const size_t k = n - i < RUN * K ? n - i : RUN * K;
+        tui_amax(c->cpu, x + i, k, K, unit);
+        for (size_t b = 0; b < k / K; b++, scale++) {
+            float want = g * unit[b] / 6;
+            if (c->param[MODELOPT])
+                want = fmaxf(want, 0x1p-9f);
+            *scale = tu_to_small(TU_F8_E4M3FN, want, true);
+            if (*scale == 0)
+                *scale = tu_to_small(TU_F8_E4M3FN, 0.125f, true);
+            unit[b] = unit_of(c, stored, tu_from_small(TU_F8_E4M3FN, *scale));
+        }
+        tui_small_encode(c->cpu, e2m1, x + i, k, K, unit, codes);
+        tui_nibbles_pack(c->cpu, codes, k, false, out + i / 2);
     }
     return 0;
 }
@@ -96,13 +101,15 @@ static int decode(const struct tu_coding *c, uint64_t first, size_t n, const voi
     (void)err;
     const struct tui_small *e2m1 = tui_small_named("e2m1");
     const unsigned char *in = code, *scale = side[0];
-    unsigned char codes[K];
-    float stored;
+    unsigned char codes[RUN * K];
+    float stored, unit[RUN];
     memcpy(&stored, side[1], sizeof stored);
-    for (size_t i = 0; i < n; i += K, in += K / 2, scale++) {
-        tui_unpack(codes, in, K, 4);
-        float unit = unit_of(c, stored, tu_from_small(TU_F8_E4M3FN, *scale));
-        tui_small_decode(c->cpu, e2m1, codes, K, unit, x + i);
+    for (size_t i = 0; i < n; i += RUN * K) {
+        const size_t k = n - i < RUN * K ? n - i : RUN * K;
+        for (size_t b = 0; b < k / K; b++)
+            unit[b] = unit_of(c, stored, tu_from_small(TU_F8_E4M3FN, *scale++));
+        tui_nibbles_unpack(c->cpu, in + i / 2, k, false, codes);
+        tui_small_decode(c->cpu, e2m1, codes, k, K, unit, x + i);
     }
     return 0;
 }

@@ -8,7 +8,6 @@
 #include <inttypes.h>
 #include <math.h>
 #include <string.h>
-#include "affine.h"
 #include "families.h"
 #include "small.h"
 #include "tensorutils/device/kernels.h"
@@ -108,9 +107,8 @@ struct job {
 static void find_largest(void *ctx, struct run r)
 {
     struct job *j = ctx;
-    float lo, hi;
-    tui_range(j->c->cpu, j->in + r.at, (size_t)r.n, &lo, &hi);
-    float amax = -lo > hi ? -lo : hi;
+    float amax = 0;
+    tui_amax(j->c->cpu, j->in + r.at, (size_t)r.n, (size_t)r.n, &amax);
     if (amax > j->scale[r.scale])
         j->scale[r.scale] = amax;
 }
@@ -119,14 +117,14 @@ static void encode_run(void *ctx, struct run r)
 {
     struct job *j = ctx;
     tui_small_encode(j->c->cpu, element(j->c), j->in + r.at, (size_t)r.n,
-                     j->scale[r.scale], j->code + r.at);
+                     (size_t)r.n, &j->scale[r.scale], j->code + r.at);
 }
 
 static void decode_run(void *ctx, struct run r)
 {
     struct job *j = ctx;
     tui_small_decode(j->c->cpu, element(j->c), j->codes + r.at, (size_t)r.n,
-                     j->scales[r.scale], j->out + r.at);
+                     (size_t)r.n, &j->scales[r.scale], j->out + r.at);
 }
 
 static int encode(const struct tu_coding *c, uint64_t first, size_t n, const float *x,

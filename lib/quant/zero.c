@@ -6,6 +6,7 @@
 #include <math.h>
 #include <string.h>
 #include "affine.h"
+#include "bits.h"
 #include "families.h"
 #include "tensorutils/quant/gradient.h"
 
@@ -73,21 +74,21 @@ static void flip(uint8_t *code, size_t n, bool wide)
 }
 
 /* In a byte or half a byte, and back. */
-static void put_signed(uint8_t *code, size_t n, bool wide, unsigned char *out)
+static void put_signed(uint32_t cpu, uint8_t *code, size_t n, bool wide, unsigned char *out)
 {
     flip(code, n, wide);
     if (wide)
         memcpy(out, code, n);
     else
-        tui_nibbles_pack(code, n, true, out);
+        tui_nibbles_pack(cpu, code, n, true, out);
 }
 
-static void get_signed(const unsigned char *in, size_t n, bool wide, uint8_t *code)
+static void get_signed(uint32_t cpu, const unsigned char *in, size_t n, bool wide, uint8_t *code)
 {
     if (wide)
         memcpy(code, in, n);
     else
-        tui_nibbles_unpack(in, n, true, code);
+        tui_nibbles_unpack(cpu, in, n, true, code);
     flip(code, n, wide);
 }
 
@@ -106,7 +107,7 @@ static void code_symmetric(const struct tu_coding *c, const float *x, size_t n, 
     for (size_t i = 0; i < n; i += PART, out += PART * bits / 8) {
         const size_t k = n - i < PART ? n - i : PART;
         tui_affine_code(c->cpu, &map, x + i, k, code);
-        put_signed(code, k, bits == 8, out);
+        put_signed(c->cpu, code, k, bits == 8, out);
     }
 }
 
@@ -168,7 +169,7 @@ static int decode(const struct tu_coding *c, uint64_t first, size_t n, const voi
         const float unit = param[0], middle = asym ? param[1] : 0;
         for (size_t i = at; i < end; i += PART) {
             const size_t k = end - i < PART ? end - i : PART;
-            get_signed(in + (wide ? i : i / 2), k, wide, q);
+            get_signed(c->cpu, in + (wide ? i : i / 2), k, wide, q);
             tui_affine_values(c->cpu, q, k, wide ? 128 : 8, unit, x + i);
             for (size_t m = i; asym && m < i + k; m++)
                 x[m] += middle;
