@@ -116,7 +116,8 @@ static int model(struct tu_ctx *ctx, struct tu_model *m, struct tu_encoder *e,
                                .rmsnorm = opt.style == 1,
                                .tied = opt.style == 0,
                                .learned_positions = opt.style == 0,
-                               .bias = opt.style == 0};
+                               .bias = opt.style == 0,
+                               .rope_theta = opt.style == 1 ? 1e4 : 0};
         return encoder(e, &eye, err);
     }
     int rc = pipe_slurp(opt.config, &text, err);
@@ -124,7 +125,9 @@ static int model(struct tu_ctx *ctx, struct tu_model *m, struct tu_encoder *e,
         rc = tu_model_from_hf(m, text.data ? text.data : "", text.n, err);
     if (!rc)
         rc = tu_vision_from_hf(&eye, text.data, text.n, err);
-    if (!rc)
+    if (rc)
+        tu_err_prefix(err, "%s", opt.config);
+    else
         rc = encoder(e, &eye, err);
     tu_buf_release(&text);
     if (!rc && !tu_model_known(m->family))

@@ -12,8 +12,8 @@
 static const struct tui_field hf_fields[] = {
     TUI_FIELD("model_type", TUI_FAMILY, family),
     TUI_FIELD("num_hidden_layers|n_layer|num_layers", TUI_U64, layers),
-    TUI_FIELD("hidden_size|n_embd", TUI_U64, hidden),
-    TUI_FIELD("num_attention_heads|n_head", TUI_U64, heads),
+    TUI_FIELD("hidden_size|n_embd|n_embed", TUI_U64, hidden),
+    TUI_FIELD("num_attention_heads|n_head|num_heads", TUI_U64, heads),
     TUI_FIELD("num_key_value_heads", TUI_U64, kv_heads),
     TUI_FIELD("head_dim", TUI_U64, head_dim),
     TUI_FIELD("intermediate_size|n_inner", TUI_U64, ffn),
@@ -37,6 +37,14 @@ static const struct tui_field hf_fields[] = {
     TUI_FIELD("rope_theta|rotary_emb_base", TUI_REAL, rope_theta),
     TUI_FIELD("partial_rotary_factor|rotary_pct", TUI_REAL, rope_fraction),
     TUI_FIELD("rms_norm_eps|layer_norm_epsilon|layer_norm_eps", TUI_REAL, norm_eps),
+    {.keys = NULL},
+};
+
+/* Read, not written: no family that can be described here differs in them from its own. */
+static const struct tui_field hf_read_fields[] = {
+    TUI_FIELD("mlp_bias", TUI_BOOL, mlp_bias),
+    TUI_FIELD("lm_head_bias", TUI_BOOL, head_bias),
+    TUI_FIELD("use_parallel_residual", TUI_BOOL, parallel),
     {.keys = NULL},
 };
 
@@ -151,6 +159,19 @@ static int complete(struct tu_model *m, struct tu_err *err)
     return 0;
 }
 
+/* What attention_bias of a config.json means: of q, k, v and mostly of the way out. */
+static void attention_bias(struct tu_model *m, const json_t *config)
+{
+    const json_t *v = json_object_get(config, "attention_bias");
+    if (json_is_true(v)) {
+        m->qkv_bias = true;
+        m->o_bias = !m->o_plain;
+    } else if (json_is_false(v) && m->bias) {
+        m->bias = m->qkv_bias = false;
+        m->mlp_bias = true;
+    }
+}
+
 int tu_model_from_hf(struct tu_model *m, const char *json, size_t n, struct tu_err *err)
 {
     json_t *root = NULL;
@@ -166,6 +187,8 @@ int tu_model_from_hf(struct tu_model *m, const char *json, size_t n, struct tu_e
     if (shape)
         *m = *shape;
     rc = tui_fields_read(hf_fields, config, m, err);
+    if (!rc)
+        rc = tui_fields_read(hf_read_fields, config, m, err);
     const json_t *rope = json_object_get(config, "rope_parameters");
     if (!rc && json_is_object(rope))
         rc = tui_fields_read(hf_fields, rope, m, err);
@@ -173,9 +196,10 @@ int tu_model_from_hf(struct tu_model *m, const char *json, size_t n, struct tu_e
         rope = json_object_get(config, "rope_scaling");
     const char *kind = json_string_value(json_object_get(rope, "rope_type"));
     m->rope_scaled = kind && !strcmp(kind, "llama3");
-    if (json_is_true(json_object_get(config, "attention_bias")))
-        m->qkv_bias = true;
-    if (!rc && !m->ffn && family && !strcmp(family->name, "gpt2"))
+    attention_bias(m, config);
+    if (!rc && shape && !family)
+        rc = tui_shape_read(m, config, err);
+    if (!rc && !m->ffn && shape && !shape->gated)
         m->ffn = 4 * m->hidden;
     if (!rc)
         rc = tui_layers_read(m, shape, config, err);

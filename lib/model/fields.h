@@ -23,6 +23,8 @@ struct tui_field {
 
 /* What the config.json of a family that no map names leaves out, NULL: not known. */
 const struct tu_model *tui_shape(const char *family);
+/* Its sizes that have words of their own there. Errors: TU_EFORMAT naming the key. */
+int tui_shape_read(struct tu_model *m, const struct json_t *config, struct tu_err *err);
 /* The kinds of layers that alternate in a family of that shape. Errors: TU_EFORMAT; TU_EUNSUP for
  * a list of layers that no rule makes. */
 int tui_layers_read(struct tu_model *m, const struct tu_model *shape, const struct json_t *config,

@@ -41,23 +41,45 @@ static int megatron_latent(struct tu_buf *b, const struct tu_model *m, struct tu
     return rc;
 }
 
-/* Layers whose attention is not whole: every one but each n-th. */
+/* A flag and the layers that are (1) or are not (0) of a kind. */
+static int layer_list(struct tu_buf *b, const char *flag, const struct tu_model *m,
+                      unsigned kind, bool is, struct tu_err *err)
+{
+    int rc = tu_buf_printf(b, err, "%s '[", flag);
+    for (uint64_t k = 0; k < m->layers && !rc; k++) {
+        uint64_t count[TU_LAYER_KINDS], of = 0;
+        tu_model_kinds(m, k, k + 1, count);
+        for (unsigned i = 0; i < TU_LAYER_KINDS; i++)
+            of += i & kind ? count[i] : 0;
+        rc = tu_buf_printf(b, err, "%s%d", k ? "," : "", (of != 0) == is);
+    }
+    return rc ? rc : tu_buf_text(b, "]'\n", err);
+}
+
+/* Layers whose attention is not whole: every one but each n-th, or those of a list. */
 static int megatron_local(struct tu_buf *b, const struct tu_model *m, struct tu_err *err)
 {
-    if (!m->delta_value_heads)
-        return tu_buf_printf(b, err, "--window-size %llu,0 --window-attn-skip-freq %llu\n",
-                             (unsigned long long)(m->window - 1),
-                             (unsigned long long)m->full_every);
-    return tu_buf_printf(
-        b, err,
-        "--experimental-attention-variant gated_delta_net --linear-attention-freq %llu\n"
-        "--linear-num-key-heads %llu --linear-key-head-dim %llu "
-        "--linear-num-value-heads %llu --linear-value-head-dim %llu\n"
-        "--linear-conv-kernel-dim %llu%s\n",
-        (unsigned long long)m->full_every, (unsigned long long)m->delta_key_heads,
-        (unsigned long long)m->delta_key_dim, (unsigned long long)m->delta_value_heads,
-        (unsigned long long)m->delta_value_dim, (unsigned long long)m->delta_conv,
-        m->q_gate ? " --attention-output-gate" : "");
+    bool delta = m->delta_value_heads;
+    const char *flag = delta ? "--linear-attention-freq" : "--window-attn-skip-freq";
+    int rc = delta ? tu_buf_text(b, "--experimental-attention-variant gated_delta_net ", err)
+                   : tu_buf_printf(b, err, "--window-size %llu,0 ",
+                                   (unsigned long long)(m->window - 1));
+    if (!rc && m->full_every > m->layers) /* no rule */
+        rc = layer_list(b, flag, m, TU_LAYER_LOCAL, true, err);
+    else if (!rc)
+        rc = tu_buf_printf(b, err, "%s %llu\n", flag, (unsigned long long)m->full_every);
+    return rc || !delta ? rc
+                        : tu_buf_printf(b, err,
+                                        "--linear-num-key-heads %llu --linear-key-head-dim %llu "
+                                        "--linear-num-value-heads %llu "
+                                        "--linear-value-head-dim %llu\n"
+                                        "--linear-conv-kernel-dim %llu%s\n",
+                                        (unsigned long long)m->delta_key_heads,
+                                        (unsigned long long)m->delta_key_dim,
+                                        (unsigned long long)m->delta_value_heads,
+                                        (unsigned long long)m->delta_value_dim,
+                                        (unsigned long long)m->delta_conv,
+                                        m->q_gate ? " --attention-output-gate" : "");
 }
 
 static int megatron_attention(struct tu_buf *b, const struct tu_model *m,
@@ -72,7 +94,8 @@ static int megatron_attention(struct tu_buf *b, const struct tu_model *m,
     if (!rc && m->head_dim && m->head_dim * m->heads != m->hidden)
         rc = tu_buf_printf(b, err, "--kv-channels %llu\n",
                            (unsigned long long)m->head_dim);
-    return rc || m->full_every < 2 ? rc : megatron_local(b, m, err);
+    bool local = m->full_every > 1 && (m->window || m->delta_value_heads);
+    return rc || !local ? rc : megatron_local(b, m, err);
 }
 
 static int megatron_experts(struct tu_buf *b, const struct tu_model *m, struct tu_err *err)
@@ -87,7 +110,9 @@ static int megatron_experts(struct tu_buf *b, const struct tu_model *m, struct t
                            (unsigned long long)m->shared_ffn);
     if (!rc && m->shared_gate)
         rc = tu_buf_text(b, "--moe-shared-expert-gate\n", err);
-    if (!rc && m->moe_every > 1) /* its own number counts from 0 */
+    if (!rc && m->moe_every > m->layers) /* no rule */
+        rc = layer_list(b, "--moe-layer-freq", m, TU_LAYER_DENSE, false, err);
+    else if (!rc && m->moe_every > 1) /* its own number counts from 0 */
         rc = tu_buf_printf(b, err, "--moe-layer-freq '([0]*%llu+[1])*%llu+[0]*%llu'\n",
                            (unsigned long long)(m->moe_every - 1),
                            (unsigned long long)(m->layers / m->moe_every),
@@ -102,14 +127,15 @@ static int megatron_experts(struct tu_buf *b, const struct tu_model *m, struct t
 /* What kind of layers they are, where that is not Megatron-LM's default. */
 static int megatron_kind(struct tu_buf *b, const struct tu_model *m, struct tu_err *err)
 {
+    bool bias = m->bias || (m->qkv_bias && m->o_bias && m->mlp_bias);
     const struct {
         bool yes;
         const char *flag;
     } kind[] = {
         {m->gated, " --swiglu"},
         {m->rmsnorm, " --normalization RMSNorm"},
-        {!m->bias, " --disable-bias-linear"},
-        {m->qkv_bias && !m->bias, " --add-qkv-bias"},
+        {!bias, " --disable-bias-linear"},
+        {m->qkv_bias && !bias, " --add-qkv-bias"},
         {m->qk_norm && !m->qk_bare, " --qk-layernorm"},
         {m->qk_norm && m->qk_bare, " --qk-l2-norm"},
         {m->sinks, " --softmax-type learnable"},
@@ -271,20 +297,41 @@ static int deepspeed(struct tu_buf *b, const struct tu_train_query *q,
 typedef const char *lacks_fn(const struct tu_train_query *q,
                              const struct tu_layout_choice *a);
 
+/* What of a model Megatron-LM's own layers do not have. */
+static const char *megatron_foreign(const struct tu_model *m)
+{
+    bool some = m->o_bias || m->mlp_bias, all = m->qkv_bias && m->o_bias && m->mlp_bias;
+    const struct {
+        bool yes;
+        const char *what;
+    } apart[] = {
+        {m->post_norms, "norms behind attention and MLP"},
+        {m->parallel || m->one_norm, "attention and MLP side by side"},
+        {m->qk_norm && m->qk_wide, "norms over all heads of q and k"},
+        {m->bare_norms, "norms without weights"},
+        {m->embed_norm, "a norm behind the embedding"},
+        {m->no_final_norm, "a model without a last norm"},
+        {m->embed_dim && m->embed_dim != m->hidden, "an embedding of a size of its own"},
+        {m->head_bias, "a bias on the head"},
+        {some && !all && !m->bias, "biases on some products alone"},
+        {m->chunked && m->full_every > 1, "attention in chunks"},
+        {m->moe_every > 1 && m->dense_layers,
+         "layers with experts that alternate behind dense ones"},
+        {!m->learned_positions && !(m->rope_theta > 0),
+         "positions that are neither learned nor rotary (of a rope_theta)"},
+    };
+    for (size_t k = 0; k < sizeof apart / sizeof *apart; k++)
+        if (apart[k].yes)
+            return apart[k].what;
+    return NULL;
+}
+
 static const char *megatron_lacks(const struct tu_train_query *q,
                                   const struct tu_layout_choice *a)
 {
-    const char *s = a->schedule;
-    if (q->model->post_norms)
-        return "norms behind attention and MLP";
-    if (q->model->one_norm)
-        return "attention and MLP side by side";
-    if (q->model->qk_norm && q->model->qk_wide)
-        return "norms over all heads of q and k";
-    if (q->model->chunked && q->model->full_every > 1)
-        return "attention in chunks";
-    if (q->model->moe_every > 1 && q->model->dense_layers)
-        return "layers with experts that alternate behind dense ones";
+    const char *s = a->schedule, *foreign = megatron_foreign(q->model);
+    if (foreign)
+        return foreign;
     if (a->pp > 1 && strcmp(s, "1f1b") && strcmp(s, "interleaved-1f1b"))
         return s;
     return a->zero > 1 ? "ZeRO 2 and 3" : a->offload == TU_OFFLOAD_SSD  ? "offload to an SSD"

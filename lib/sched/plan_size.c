@@ -84,28 +84,34 @@ static double attention(const struct tu_model *m)
         return delta_weights(m) + 2 * (double)m->delta_value_heads +
                (double)m->delta_value_dim;
     double q = (double)(m->heads * m->head_dim), kv = (double)(m->kv_heads * m->head_dim);
-    double bias = m->bias ? q + 2 * kv + (double)m->hidden : m->qkv_bias ? q + 2 * kv : 0;
+    if (m->kv_rank) { /* biases are of the ways in to the ranks */
+        q = (double)m->q_rank;
+        kv = (double)(m->kv_rank + m->rope_dim) / 2;
+    }
+    double bias = (m->bias || m->qkv_bias ? q + 2 * kv : 0) +
+                  (m->bias || m->o_bias ? (double)m->hidden : 0);
     return tui_attention_weights(m) + bias + (m->sinks ? (double)m->heads : 0);
 }
 
 static double mlp(const struct tu_model *m, double width)
 {
     double h = (double)m->hidden;
-    return (m->gated ? 3 : 2) * h * width + (m->bias ? (m->gated ? 2 : 1) * width + h : 0);
+    double bias = m->bias || m->mlp_bias ? (m->gated ? 2 : 1) * width + h : 0;
+    return (m->gated ? 3 : 2) * h * width + bias;
 }
 
 /* A norm of the hidden size. */
 static double norm(const struct tu_model *m)
 {
-    return (double)m->hidden * (m->rmsnorm ? 1 : 2);
+    return m->bare_norms ? 0 : (double)m->hidden * (m->rmsnorm ? 1 : 2);
 }
 
-/* Weights of the norms of q and k. */
+/* Weights of the norms of q and k: of one head's size, or wide without biases. */
 static double qk_norms(const struct tu_model *m)
 {
     if (!m->qk_norm || m->qk_bare || m->delta_value_heads)
         return 0;
-    return (double)(m->head_dim * (m->qk_wide ? m->heads + m->kv_heads : 2));
+    return (double)(m->head_dim * (m->qk_wide ? m->heads + m->kv_heads : m->rmsnorm ? 2 : 4));
 }
 
 static double norms(const struct tu_model *m)
@@ -119,7 +125,8 @@ static double feed(const struct tu_model *m, double experts)
     double width = (double)(m->expert_ffn ? m->expert_ffn : m->ffn), h = (double)m->hidden;
     if (!m->experts)
         return mlp(m, (double)m->ffn);
-    return experts * mlp(m, width) + (double)((m->hidden + m->bias) * m->experts) +
+    bool bias = m->bias || m->mlp_bias;
+    return experts * mlp(m, width) + (double)((m->hidden + bias) * m->experts) +
            (m->shared_ffn ? mlp(m, (double)m->shared_ffn) + (m->shared_gate ? h : 0) : 0);
 }
 
@@ -144,16 +151,39 @@ double tu_train_active_params(const struct tu_model *m)
     return layer_params(m, 0, (double)m->top_k);
 }
 
+/* The product between the embedding's size and the hidden one. */
+static double project(const struct tu_model *m)
+{
+    bool apart = m->embed_dim && m->embed_dim != m->hidden;
+    return apart ? (double)(m->embed_dim * m->hidden) : 0;
+}
+
+double tui_embed_width(const struct tu_model *m)
+{
+    return (double)(m->embed_dim ? m->embed_dim : m->hidden);
+}
+
+double tui_embed_params(const struct tu_model *m)
+{
+    uint64_t positions = m->learned_positions ? m->positions + m->spare_positions : 0;
+    return (double)m->vocab * tui_embed_width(m) + (double)(positions * m->hidden) +
+           project(m) + (m->embed_norm ? norm(m) : 0);
+}
+
+double tui_head_params(const struct tu_model *m)
+{
+    return (m->tied ? 0 : (double)m->vocab * tui_embed_width(m)) + project(m) +
+           (m->head_bias ? (double)m->vocab : 0) + (m->no_final_norm ? 0 : norm(m));
+}
+
 double tu_train_params(const struct tu_model *m)
 {
-    double h = (double)m->hidden, sum = 0;
-    double embed = (double)m->vocab * h * (m->tied ? 1 : 2);
-    double positions = m->learned_positions ? (double)m->positions * h : 0;
+    double sum = tui_embed_params(m) + tui_head_params(m);
     uint64_t count[TU_LAYER_KINDS];
     tu_model_kinds(m, 0, m->layers, count);
     for (unsigned k = 0; k < TU_LAYER_KINDS; k++)
         sum += (double)count[k] * tui_kind_params(m, k);
-    return sum + embed + positions + norm(m);
+    return sum;
 }
 
 double tui_mtp_join(const struct tu_model *m)
@@ -187,7 +217,7 @@ double tu_train_step_flops(const struct tu_model *m, double batch, double seq,
     tu_model_kinds(m, 0, m->layers, count);
     for (unsigned k = 0; k < TU_LAYER_KINDS; k++)
         layers += (double)count[k] * layer_flops(m, k, seq);
-    double head = (1 + mtp) * 2 * h * (double)m->vocab + mtp * 4 * h * h;
+    double head = (1 + mtp) * 2 * tui_embed_width(m) * (double)m->vocab + mtp * 4 * h * h;
     return batch * seq * ((recompute ? 4 : 3) * layers + 3 * head);
 }
 

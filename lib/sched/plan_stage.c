@@ -150,8 +150,8 @@ void tui_times_of(struct tui_times *t, const struct tu_train_query *q,
     const struct tu_cluster *c = &q->cluster;
     double tokens = (double)q->seq / a->cp * a->mb, h = (double)q->model->hidden;
     double per = tokens / a->tp / (c->flops * c->efficiency);
-    *t = (struct tui_times){.head = per * 2 * h * (double)q->model->vocab,
-                            .join = per * 4 * h * h};
+    double head = tui_embed_width(q->model) * (double)q->model->vocab;
+    *t = (struct tui_times){.head = per * 2 * head, .join = per * 4 * h * h};
     for (unsigned k = 0; k < TU_LAYER_KINDS; k++)
         t->kind[k] = kind_of(q, a, k);
     if (q->encoder && q->encoder->layers) {
@@ -329,7 +329,7 @@ double tui_stage_params(const struct tu_train_query *q, const struct tu_layout_c
                         const struct tu_train_stage *stage, double *experts)
 {
     const struct tu_model *m = q->model;
-    double embed = (double)m->vocab * (double)m->hidden, routed = 0;
+    double embed = (double)m->vocab * tui_embed_width(m), routed = 0;
     if (m->experts > 1) {
         struct tu_model one = *m;
         one.experts = 1; /* the difference is the experts' and their router rows' */
@@ -343,9 +343,11 @@ double tui_stage_params(const struct tu_train_query *q, const struct tu_layout_c
     for (unsigned k = 0; k < TU_LAYER_KINDS; k++)
         all += stage->kind[k] * tui_kind_params(m, k);
     if (stage->embedding)
-        all += embed;
-    if (stage->head && !(stage->embedding && m->tied))
-        all += embed; /* a tied head on a stage of its own is a copy */
+        all += tui_embed_params(m);
+    if (stage->head)
+        all += tui_head_params(m);
+    if (stage->head && !stage->embedding && m->tied)
+        all += embed; /* on a stage of its own it is a copy */
     if (stage->mtp && !stage->embedding && !m->tied)
         all += embed; /* a copy for the tokens that follow */
     *experts = routed / a->ep / a->tp;

@@ -28,6 +28,11 @@ double tui_delta_state(const struct tu_model *m);
 double tui_kind_params(const struct tu_model *m, unsigned kind);
 double tui_kind_bytes(const struct tu_model *m, unsigned kind, double seq, double mb,
                       double tp, bool sequence_parallel, enum tu_recompute r);
+/* Of the embedding with its positions and norm, of the head with the last norm; the size that
+ * they are of. */
+double tui_embed_params(const struct tu_model *m);
+double tui_head_params(const struct tu_model *m);
+double tui_embed_width(const struct tu_model *m);
 /* Parameters of what predicts one more token, apart from its layer: two norms and one
  * behind it, and the product that joins the last layer's result with an embedding. */
 double tui_mtp_join(const struct tu_model *m);

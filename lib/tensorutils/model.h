@@ -18,6 +18,8 @@ TU_BEGIN
 
 struct json_t;
 
+#define TU_LAYERS_LISTED 512 /* layers that a list may name one by one */
+
 /* The sizes of a decoder. 0 or false means "not known" or "none". */
 struct tu_model {
     char family[32];     /* HF model_type: "llama", "mixtral", "gpt2"; "" unknown */
@@ -37,18 +39,24 @@ struct tu_model {
     uint64_t dense_layers;   /* the first ones, which have no experts */
     uint64_t mtp_layers;     /* behind the others, each predicts one more token in training */
     /* Kinds of layers that alternate; of config.json alone, no META and no name map has them.
-     * Every n-th layer has experts, or whole attention; 0: all. The others attend to a
-     * window, or are gated delta nets: a state of [key_dim, value_dim] for each head. */
+     * Every n-th layer has experts, or whole attention; 0: all; and so has a layer whose bit is
+     * set. The others attend to a window, or are gated delta nets: a state of [key_dim,
+     * value_dim] for each head. */
     uint64_t moe_every, full_every, window;
+    uint64_t moe_at[TU_LAYERS_LISTED / 64], full_at[TU_LAYERS_LISTED / 64];
     uint64_t delta_key_heads, delta_value_heads, delta_key_dim, delta_value_dim, delta_conv;
     /* Latent attention (MLA): ranks of q (0: q is whole) and of k with v, and parts of a head. */
     uint64_t q_rank, kv_rank, nope_dim, rope_dim, v_dim;
+    uint64_t embed_dim;  /* of the embedding and the head, with products to hidden; 0: hidden */
+    uint64_t spare_positions; /* rows of learned positions before the first */
     bool tied;           /* output head shares the embedding */
     bool norm_topk;      /* weights of the chosen experts add up to 1 */
     bool gated;          /* gate and up in the MLP */
     bool rmsnorm;        /* else LayerNorm with bias */
     bool learned_positions;
-    bool qkv_bias, bias; /* bias on q, k, v; on every linear layer */
+    bool qkv_bias, bias; /* bias on q, k, v; on every linear layer of attention and MLP */
+    bool o_bias, mlp_bias, head_bias; /* on attention's way out; on the MLP; on the head */
+    bool o_plain;        /* o_bias is not what attention_bias of a config.json speaks of */
     bool qk_norm;
     bool qk_wide;        /* that norm is over all heads, each value with a weight */
     bool qk_bare;        /* or it has no weights */
@@ -57,7 +65,11 @@ struct tu_model {
     bool chunked;        /* windows stand side by side, they do not slide */
     bool post_norms;     /* behind attention and MLP, too */
     bool norm_one;       /* norms multiply by 1 and the weight */
-    bool one_norm;       /* attention and MLP stand side by side behind one norm */
+    bool parallel;       /* attention and MLP stand side by side */
+    bool one_norm;       /* behind one norm */
+    bool bare_norms;     /* norms have no weights */
+    bool embed_norm;     /* one behind the embedding */
+    bool no_final_norm;
     bool sinks;          /* one for each head */
     bool rope_interleaved;
     bool rope_scaled;    /* Llama 3.1's scaling (factor 8, low 1, high 4, 8192) */

@@ -99,6 +99,18 @@ SET(side, m.one_norm = true)
 SET(qk_wide, m.qk_norm = m.qk_wide = true)
 SET(chunked, windows(); m.chunked = true)
 SET(both, every(); m.dense_layers = 3)
+SET(parallel, m.parallel = true)
+SET(bare, m.bare_norms = true)
+SET(embed_norm, m.embed_norm = true)
+SET(no_last, m.no_final_norm = true)
+SET(narrow, m.embed_dim = 512)
+SET(head_bias, m.head_bias = true)
+SET(some_bias, m.bias = false; m.mlp_bias = true)
+SET(three_biases, m.bias = false; m.qkv_bias = m.o_bias = m.mlp_bias = true; m.gated = true)
+SET(no_positions, m.learned_positions = false)
+SET(window_list, m.layers = 4; m.window = 512; m.full_every = 5; m.full_at[0] = 9)
+SET(delta_list, delta(); m.layers = 4; m.full_every = 5; m.full_at[0] = 9)
+SET(moe_list, experts(); m.layers = 4; m.moe_every = 5; m.moe_at[0] = 6)
 
 static const struct {
     const char *form;
@@ -162,6 +174,19 @@ static const struct {
     {"megatron", qk_wide, TU_EUNSUP, "norms over all heads of q and k", NULL},
     {"megatron", chunked, TU_EUNSUP, "attention in chunks", NULL},
     {"megatron", both, TU_EUNSUP, "alternate behind dense ones", NULL},
+    {"megatron", parallel, TU_EUNSUP, "attention and MLP side by side", NULL},
+    {"megatron", bare, TU_EUNSUP, "norms without weights", NULL},
+    {"megatron", embed_norm, TU_EUNSUP, "a norm behind the embedding", NULL},
+    {"megatron", no_last, TU_EUNSUP, "a model without a last norm", NULL},
+    {"megatron", narrow, TU_EUNSUP, "an embedding of a size of its own", NULL},
+    {"megatron", head_bias, TU_EUNSUP, "a bias on the head", NULL},
+    {"megatron", some_bias, TU_EUNSUP, "biases on some products alone", NULL},
+    {"megatron", three_biases, 0, "--bf16 --swiglu\n", NULL},
+    {"megatron", no_positions, TU_EUNSUP, "positions that are neither learned nor rotary", NULL},
+    {"megatron", window_list, 0, "--window-size 511,0 --window-attn-skip-freq '[0,1,1,0]'\n",
+     NULL},
+    {"megatron", delta_list, 0, "--linear-attention-freq '[0,1,1,0]'\n", NULL},
+    {"megatron", moe_list, 0, "--moe-layer-freq '[0,1,1,0]'\n", NULL},
     {"megatron", h1, TU_EUNSUP, "does not have zb-h1", NULL},
     {"megatron", zero2, TU_EUNSUP, "ZeRO 2 and 3", NULL},
     {"megatron", host, TU_EUNSUP, "offload without ZeRO", NULL},
