@@ -3,11 +3,14 @@
 #include "affine.h"
 #include "pick.h"
 
-void tui_range_plain(const float *x, size_t n, float *lo, float *hi)
+void tui_range_plain(const float *x, size_t n, size_t group, float *lo, float *hi)
 {
-    for (size_t i = 0; i < n; i++) {
-        *lo = x[i] < *lo ? x[i] : *lo;
-        *hi = x[i] > *hi ? x[i] : *hi;
+    for (size_t i = 0; i < n; lo++, hi++) {
+        *lo = *hi = 0;
+        for (size_t end = n - i < group ? n : i + group; i < end; i++) {
+            *lo = x[i] < *lo ? x[i] : *lo;
+            *hi = x[i] > *hi ? x[i] : *hi;
+        }
     }
 }
 
@@ -81,10 +84,9 @@ TUI_TABLE(tui_book16_values);
 TUI_TABLE(tui_awq_join);
 TUI_TABLE(tui_awq_split);
 
-void tui_range(uint32_t cpu, const float *x, size_t n, float *lo, float *hi)
+void tui_range(uint32_t cpu, const float *x, size_t n, size_t group, float *lo, float *hi)
 {
-    *lo = *hi = 0;
-    TUI_PICK(tui_range, cpu)(x, n, lo, hi);
+    TUI_PICK(tui_range, cpu)(x, n, group, lo, hi);
 }
 
 void tui_affine_code(uint32_t cpu, const struct tui_affine_map *m, const float *x,

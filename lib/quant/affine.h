@@ -9,7 +9,8 @@
 #include <stdint.h>
 
 /* code = limit(round(limit(x/unit + before)) + after), round to nearest, half to even;
- * the first limit is lo … hi (NaN: lo), within ±2^22, the second 0 … top. */
+ * the first limit is lo … hi (NaN: lo), the second 0 … top. All but the unit are whole
+ * numbers within ±2^20. */
 struct tui_affine_map {
     float unit;
     bool multiply; /* x·unit */
@@ -22,8 +23,10 @@ struct tui_book16 {
     float value[16], above[15];
 };
 
-/* *lo ≤ 0 ≤ *hi: the range of x and 0. NaN is left out. */
-void tui_range(uint32_t cpu, const float *x, size_t n, float *lo, float *hi);
+/* lo[k] ≤ 0 ≤ hi[k]: the range of 0 and the k-th `group` values, the last of which may be
+ * short. NaN is left out. */
+void tui_range(uint32_t cpu, const float *x, size_t n, size_t group, float *lo,
+               float *hi);
 void tui_affine_code(uint32_t cpu, const struct tui_affine_map *m, const float *x,
                      size_t n, uint8_t *code);
 /* x = (code - zero)·scale. */
@@ -49,7 +52,7 @@ void tui_awq_split(uint32_t cpu, const uint32_t *word, size_t n, size_t stride,
 
 /* Kernels. */
 #define TUI_AFFINE_KERNELS(isa)                                                          \
-    void tui_range_##isa(const float *x, size_t n, float *lo, float *hi);                \
+    void tui_range_##isa(const float *x, size_t n, size_t group, float *lo, float *hi);  \
     void tui_affine_code_##isa(const struct tui_affine_map *m, const float *x, size_t n, \
                                uint8_t *code);                                           \
     void tui_affine_values_##isa(const uint8_t *code, size_t n, float zero, float scale, \

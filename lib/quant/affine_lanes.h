@@ -3,34 +3,49 @@
 #include "affine.h"
 #include "bits.h"
 
-void LANES_FN(tui_range)(const float *x, size_t n, float *lo, float *hi)
+void LANES_FN(tui_range)(const float *x, size_t n, size_t group, float *lo, float *hi)
 {
-    vf least = v_set(0), most = v_set(0);
-    size_t i = 0;
-    for (; i + LANES <= n; i += LANES) {
-        vf v = v_load(x + i);
-        least = v_min(v, least); /* the second where the first is NaN */
-        most = v_max(v, most);
+    for (size_t at = 0; at < n; at += group, lo++, hi++) {
+        const size_t end = n - at < group ? n : at + group;
+        vf least = v_set(0), most = v_set(0);
+        float low = 0, high = 0;
+        size_t i = at;
+        for (; i + LANES <= end; i += LANES) {
+            vf v = v_load(x + i);
+            least = v_min(v, least); /* the second where the first is NaN */
+            most = v_max(v, most);
+        }
+        if (i < end)
+            tui_range_plain(x + i, end - i, end - i, &low, &high);
+        *lo = v_lowest(v_min(least, v_set(low)));
+        *hi = v_highest(v_max(most, v_set(high)));
     }
-    *lo = v_lowest(least);
-    *hi = v_highest(most);
-    tui_range_plain(x + i, n - i, lo, hi);
 }
 
-/* How codes are made of quotients, all lanes alike. */
+/* Values that are further from 0 than any code are as good as these. */
+#define FAR 0x1p22f
+
+/* How codes are made of quotients within ±2·FAR: as whole numbers, which takes less time
+ * than limits of floats. */
 struct steps {
-    vf before, lo, hi, after, top;
+    vf before;
+    int lo, hi, after, top;
 };
 
 static inline vi code_of(const struct steps *s, vf v)
 {
-    const vf magic = v_set(12582912.0f);
-    v = v_min(v_max(v_add(v, s->before), s->lo), s->hi);
-    v = v_sub(v_add(v, magic), magic);
-    return v_trunc(v_min(v_max(v_add(v, s->after), v_set(0)), s->top));
+    vi k = v_round(v_add(v, s->before));
+    k = vi_add(vi_min(vi_max(k, s->lo), s->hi), s->after);
+    return vi_min(vi_max(k, 0), s->top);
 }
 
-/* x / unit, rounded once, limited to ±2^23 (NaN: the lower): the estimate is within a few
+/* NaN is the lower. */
+static inline vf v_near(vf v)
+{
+    return v_min(v_max(v, v_set(-FAR)), v_set(FAR));
+}
+
+/* x / unit, rounded once, limited to ±FAR (NaN: the lower): the estimate is within a few
  * units of the last place, and two corrections with an inverse that is itself rounded
  * once leave none (Markstein, 1990). A unit within 2^±60 keeps the products from
  * overflow, and what underflows from counting. */
@@ -40,8 +55,8 @@ struct divisor {
 
 static inline struct divisor divisor_of(float unit)
 {
-    return (struct divisor){v_set(unit), v_set(1 / unit), v_set(-0x1p23f * unit),
-                            v_set(0x1p23f * unit)};
+    return (struct divisor){v_set(unit), v_set(1 / unit), v_set(-FAR * unit),
+                            v_set(FAR * unit)};
 }
 
 static inline vf quotient(const struct divisor *d, vf x)
@@ -55,20 +70,20 @@ static inline vf quotient(const struct divisor *d, vf x)
 void LANES_FN(tui_affine_code)(const struct tui_affine_map *m, const float *x, size_t n,
                                uint8_t *code)
 {
-    const struct steps s = {v_set(m->before), v_set(m->lo), v_set(m->hi), v_set(m->after),
-                            v_set(m->top)};
+    const struct steps s = {v_set(m->before), (int)m->lo, (int)m->hi, (int)m->after,
+                            (int)m->top};
     const vf unit = v_set(m->unit);
     size_t i = 0;
     if (m->multiply) {
         for (; i + LANES <= n; i += LANES)
-            vi_store(code + i, code_of(&s, v_mul(v_load(x + i), unit)));
+            vi_store(code + i, code_of(&s, v_near(v_mul(v_load(x + i), unit))));
     } else if (m->unit >= 0x1p-60f && m->unit <= 0x1p60f) {
         const struct divisor d = divisor_of(m->unit);
         for (; i + LANES <= n; i += LANES)
             vi_store(code + i, code_of(&s, quotient(&d, v_load(x + i))));
     }
     for (; i + LANES <= n; i += LANES)
-        vi_store(code + i, code_of(&s, v_div(v_load(x + i), unit)));
+        vi_store(code + i, code_of(&s, v_near(v_div(v_load(x + i), unit))));
     tui_affine_code_plain(m, x + i, n - i, code + i);
 }
 

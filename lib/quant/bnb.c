@@ -19,9 +19,9 @@
 enum param { BLOCK, NESTED };
 enum { NESTED_BLOCK = 256, BOOK = 256 };
 
-/* Places in the dynamic tree by the first bits of a number: between two neighbours of 16 bits
- * there is one midpoint at most, so a comparison is left. What is below 2^-22 counts as the
- * bucket that ends there; no midpoint is in it. */
+/* Places in the dynamic tree by the first bits of a number: between two neighbours of 16
+ * bits there is one midpoint at most, so a comparison is left. What is below 2^-22 counts
+ * as the bucket that ends there; no midpoint is in it. */
 enum { TINY = 0x3480, BUCKETS = 0x3f80 - TINY + 1 }; /* 2^-22 … 1 */
 struct buckets {
     float middle[BOOK];              /* behind value i; the last is infinite */
@@ -106,8 +106,8 @@ static void fill_buckets(struct buckets *t, const struct book *b)
     }
 }
 
-static void place_buckets(const struct buckets *t, float inverse, const float *x, size_t n,
-                          unsigned char *code)
+static void place_buckets(const struct buckets *t, float inverse, const float *x,
+                          size_t n, unsigned char *code)
 {
     for (size_t i = 0; i < n; i++) {
         uint32_t bits;
@@ -150,14 +150,12 @@ static void place_block(uint32_t cpu, const struct book *b,
     }
 }
 
-/* Codes of a block; its largest magnitude is returned. A short block is divided by it.
- * kernel: for books of 16. */
+/* Codes of a block whose largest magnitude is amax; the scale to store is returned. A
+ * short block is divided by it. kernel: for books of 16. */
 static float code_block(uint32_t cpu, const struct book *b,
                         const struct tui_book16 *kernel, const float *x, size_t n,
-                        bool whole, unsigned char *code)
+                        float amax, bool whole, unsigned char *code)
 {
-    float amax = 0;
-    tui_amax(cpu, x, n, n, &amax);
     const float least = amax > 1e-38f ? amax : 1e-38f;
     if (whole)
         place_block(cpu, b, kernel, x, n, 1.0f / least, code);
@@ -264,9 +262,10 @@ static int encode4(const struct tu_coding *c, uint64_t first, size_t n, const fl
     struct tui_book16 kernel;
     book16_of(book_of(c), &kernel);
     float *scale = side[c->param[NESTED] ? c->sides : 0];
-    for (size_t i = 0; i < n; i += block) {
+    tui_amax(c->cpu, x, n, block, scale);
+    for (size_t i = 0; i < n; i += block, scale++) {
         size_t k = n - i < block ? n - i : block;
-        *scale++ = code_block(c->cpu, book_of(c), &kernel, x + i, k, k == block, q);
+        *scale = code_block(c->cpu, book_of(c), &kernel, x + i, k, *scale, k == block, q);
         q[k] = book_of(c) == &nf4 ? 7 : 0; /* the code of 0 */
         tui_nibbles_pack(c->cpu, q, k + k % 2, true, (unsigned char *)code + i / 2);
     }
@@ -323,10 +322,11 @@ static int finish4(const struct tu_coding *c, void *const *side, struct tu_err *
     dynamic_book(map);
     for (uint64_t i = 0; i < n; i++)
         scale[i] -= offset;
-    for (uint64_t i = 0; i < n; i += NESTED_BLOCK) {
+    tui_amax(c->cpu, scale, (size_t)n, NESTED_BLOCK, nested);
+    for (uint64_t i = 0; i < n; i += NESTED_BLOCK, nested++) {
         size_t k = (size_t)tu_min(NESTED_BLOCK, n - i);
-        *nested++ = code_block(c->cpu, &book, NULL, scale + i, k, k == NESTED_BLOCK,
-                               (unsigned char *)side[0] + i);
+        *nested = code_block(c->cpu, &book, NULL, scale + i, k, *nested,
+                             k == NESTED_BLOCK, (unsigned char *)side[0] + i);
     }
     return 0;
 }
@@ -349,10 +349,11 @@ static int encode8(const struct tu_coding *c, uint64_t first, size_t n, const fl
     struct book book = {BOOK, side[1], NULL, side[2]};
     size_t block = (size_t)c->atom;
     float *scale = side[0];
-    for (size_t i = 0; i < n; i += block) {
+    tui_amax(c->cpu, x, n, block, scale);
+    for (size_t i = 0; i < n; i += block, scale++) {
         size_t k = n - i < block ? n - i : block;
-        *scale++ = code_block(c->cpu, &book, NULL, x + i, k, k == block,
-                              (unsigned char *)code + i);
+        *scale = code_block(c->cpu, &book, NULL, x + i, k, *scale, k == block,
+                            (unsigned char *)code + i);
     }
     return 0;
 }

@@ -66,6 +66,7 @@ static void fit_group(const struct walk *w, struct line *l, uint64_t row, uint64
 {
     struct tui_int_group t = {
         .x = l->group, .n = (size_t)n, .scratch = l->scratch, .code = l->room};
+    tui_range(w->coding->cpu, t.x, t.n, t.n, &t.lo, &t.hi);
     tui_int_group(w->coding, &t);
     l->affine[g] = t.affine;
     w->out->scale[row * w->out->groups + g] = t.affine.scale;

@@ -118,32 +118,49 @@ static struct tui_affine tensor_affine(const struct tu_coding *c)
     return tui_int_fit(c, lo, hi);
 }
 
-/* Codes of m->rows rows that begin at element `first`. */
+/* Scale, zero and codes of a group, the first of whose values is element `at`. */
+static struct tui_affine code_group(const struct tu_coding *c, uint64_t at,
+                                    struct tui_int_group *g, float *u)
+{
+    if (c->param[TUI_INT_RANDOM]) {
+        tu_rng_uniform(&(struct tu_rng){c->seed, c->stream}, at, u, g->n);
+        g->u = u;
+    }
+    if (!c->param[TUI_INT_TENSOR]) {
+        tui_int_group(c, g);
+        return g->affine;
+    }
+    struct tui_affine a = tensor_affine(c);
+    tui_int_code(c->cpu, &tui_int_rules[c->param[TUI_INT_RULE]],
+                 (unsigned)c->param[TUI_INT_BITS], a, g->x, g->u, g->n, g->code);
+    return a;
+}
+
+/* Codes of m->rows rows that begin at element `first`; the ranges of a row's groups are
+ * found before its codes, so that one does not wait for the other. */
 static int quantize(const struct tu_coding *c, uint64_t first, const float *x,
                     struct tu_ints *m, struct tu_err *err)
 {
-    struct tu_rng rng = {c->seed, c->stream};
-    size_t group = (size_t)m->group;
-    float *scratch = tu_alloc(2 * group, sizeof *scratch, err), *u = scratch + group;
+    const size_t group = (size_t)m->group, groups = (size_t)m->groups;
+    float *scratch = tu_alloc(2 * (group + groups), sizeof *scratch, err);
     if (!scratch)
         return TU_ENOMEM;
-    for (uint64_t i = 0; i < m->rows * m->groups; i++) {
-        uint64_t at = i / m->groups * m->cols + i % m->groups * group;
-        struct tui_int_group g = {
-            .x = x + at, .n = group, .scratch = scratch, .code = m->code + at};
-        if (c->param[TUI_INT_RANDOM]) {
-            tu_rng_uniform(&rng, first + at, u, group);
-            g.u = u;
+    float *u = scratch + group, *lo = u + group, *hi = lo + groups;
+    for (uint64_t row = 0; row < m->rows; row++) {
+        const uint64_t at = row * m->cols;
+        tui_range(c->cpu, x + at, (size_t)m->cols, group, lo, hi);
+        for (size_t k = 0; k < groups; k++) {
+            const uint64_t i = at + k * group;
+            struct tui_int_group g = {.x = x + i,
+                                      .n = group,
+                                      .lo = lo[k],
+                                      .hi = hi[k],
+                                      .scratch = scratch,
+                                      .code = m->code + i};
+            struct tui_affine a = code_group(c, first + i, &g, u);
+            m->scale[row * groups + k] = a.scale;
+            m->zero[row * groups + k] = (uint16_t)a.zero;
         }
-        if (c->param[TUI_INT_TENSOR]) {
-            g.affine = tensor_affine(c);
-            tui_int_code(c->cpu, &tui_int_rules[c->param[TUI_INT_RULE]], m->bits,
-                         g.affine, g.x, g.u, g.n, g.code);
-        } else {
-            tui_int_group(c, &g);
-        }
-        m->scale[i] = g.affine.scale;
-        m->zero[i] = (uint16_t)g.affine.zero;
     }
     tu_free(scratch);
     return 0;
@@ -271,9 +288,9 @@ static bool kernel(const struct tu_coding *c, bool encode, const void *const *si
                                                         &tui_pack_##packing, group};
 TABLE(FORMAT)
 
-#define SOURCE_ct   "vllm-project/compressed-tensors: quantization/utils/helpers.py"
+#define SOURCE_ct "vllm-project/compressed-tensors: quantization/utils/helpers.py"
 #define SOURCE_gptq "AutoGPTQ/AutoGPTQ: qlinear_cuda.py"
-#define SOURCE_awq  "casper-hansen/AutoAWQ: awq/utils/packing_utils.py"
+#define SOURCE_awq "casper-hansen/AutoAWQ: awq/utils/packing_utils.py"
 #define ROW(id, bits, rule, packing, group, keys, text)                                  \
     {.name = #id,                                                                        \
      .help = text,                                                                       \

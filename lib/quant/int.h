@@ -51,6 +51,7 @@ struct tui_int_group {
     const float *x;
     size_t n;
     const float *u;
+    float lo, hi; /* tui_range() of x */
     float *scratch;
     uint8_t *code;
     struct tui_affine affine;

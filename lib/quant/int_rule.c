@@ -211,8 +211,7 @@ static struct tui_affine search(const struct tu_coding *c, struct tui_int_group 
 
 void tui_int_group(const struct tu_coding *c, struct tui_int_group *g)
 {
-    float lo, hi;
-    tui_range(c->cpu, g->x, g->n, &lo, &hi);
+    float lo = g->lo, hi = g->hi;
     int64_t clip = c->param[TUI_INT_CLIP];
     if (clip > 1 && g->n) {
         float most = percentile(g, (double)clip / 1000);

@@ -150,6 +150,7 @@ static inline void vi_store(unsigned char *p, vi a) { v_put_bytes(p, vi_and(a, 2
 static inline vi vi_or(vi a, vi b) { return _mm256_or_si256(a, b); }
 static inline vi vi_add(vi a, int b) { return _mm256_add_epi32(a, vi_set(b)); }
 static inline vi vi_min(vi a, int b) { return _mm256_min_epi32(a, vi_set(b)); }
+static inline vi vi_max(vi a, int b) { return _mm256_max_epi32(a, vi_set(b)); }
 static inline vi vi_shl(vi a, unsigned n) { return _mm256_slli_epi32(a, (int)n); }
 static inline vi vi_shr(vi a, unsigned n) { return _mm256_srli_epi32(a, (int)n); }
 static inline vi vi_bit(uint32_t word, unsigned first)
@@ -165,6 +166,7 @@ static inline vi vi_only(vm m, vi a) { return _mm256_and_si256(_mm256_castps_si2
 static inline vi vi_true(vm m) { return vi_only(m, vi_set(1)); }
 static inline vi vi_count(vi a, vm m) { return _mm256_sub_epi32(a, _mm256_castps_si256(m)); }
 static inline vf v_int(vi a) { return _mm256_cvtepi32_ps(a); }
+static inline vi v_round(vf a) { return _mm256_cvtps_epi32(a); }
 static inline vi v_trunc(vf a) { return _mm256_cvttps_epi32(a); }
 static inline vi v_round_away(vf a)
 {

@@ -145,6 +145,7 @@ static inline vi vi_and(vi a, int b) { return _mm512_and_si512(a, vi_set(b)); }
 static inline vi vi_or(vi a, vi b) { return _mm512_or_si512(a, b); }
 static inline vi vi_add(vi a, int b) { return _mm512_add_epi32(a, vi_set(b)); }
 static inline vi vi_min(vi a, int b) { return _mm512_min_epi32(a, vi_set(b)); }
+static inline vi vi_max(vi a, int b) { return _mm512_max_epi32(a, vi_set(b)); }
 static inline vi vi_shl(vi a, unsigned n) { return _mm512_slli_epi32(a, n); }
 static inline vi vi_shr(vi a, unsigned n) { return _mm512_srli_epi32(a, n); }
 /* Bit `first` + lane of a word. */
@@ -160,7 +161,8 @@ static inline vi vi_true(vm m) { return _mm512_maskz_set1_epi32(m, 1); }
 static inline vi vi_count(vi a, vm m) { return _mm512_mask_add_epi32(a, m, a, vi_set(1)); }
 static inline vi vi_only(vm m, vi a) { return _mm512_maskz_mov_epi32(m, a); }
 static inline vf v_int(vi a) { return _mm512_cvtepi32_ps(a); }
-/* Toward zero. */
+/* To the nearest, half to even, and toward zero. */
+static inline vi v_round(vf a) { return _mm512_cvtps_epi32(a); }
 static inline vi v_trunc(vf a) { return _mm512_cvttps_epi32(a); }
 /* Half away from zero: C's roundf. */
 static inline vi v_round_away(vf a)

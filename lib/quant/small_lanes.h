@@ -44,8 +44,7 @@ void LANES_FN(tui_amax)(const float *x, size_t n, size_t group, float *amax)
         float rest = 0;
         if (i < end)
             tui_amax_plain(x + i, end - i, end - i, &rest);
-        const float m = v_highest(most);
-        *amax = m > rest ? m : rest;
+        *amax = v_highest(v_max(most, v_set(rest)));
     }
 }
 

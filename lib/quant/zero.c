@@ -8,6 +8,7 @@
 #include "affine.h"
 #include "bits.h"
 #include "families.h"
+#include "small.h"
 #include "tensorutils/quant/gradient.h"
 
 enum param { GROUP, ASYM };
@@ -99,9 +100,9 @@ static void code_symmetric(const struct tu_coding *c, const float *x, size_t n, 
     const unsigned bits = bits_of(c);
     const float half = (float)(1u << (bits - 1));
     uint8_t code[PART];
-    float lo, hi;
-    tui_range(c->cpu, x, n, &lo, &hi);
-    const float amax = -lo > hi ? -lo : hi, s = amax > 0 ? 2 * half / (2 * amax) : 1;
+    float amax = 0;
+    tui_amax(c->cpu, x, n, n, &amax);
+    const float s = amax > 0 ? 2 * half / (2 * amax) : 1;
     const struct tui_affine_map map = {s, true, 0, -half, half - 1, half, 2 * half - 1};
     param[0] = 1 / s;
     for (size_t i = 0; i < n; i += PART, out += PART * bits / 8) {
