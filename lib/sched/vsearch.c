@@ -6,8 +6,8 @@
  * change once along the ranks; blocks in which two operations of a rank share a slot are
  * left out. Each is expanded (vgrid.c), simulated with the real times, and the shortest
  * is kept, or the one grown by the V heuristic where that is shorter; single operations
- * are then moved while that helps. Source: Qi et al., "Pipeline Parallelism with
- * Controllable Memory", 2024, appendix A. */
+ * are then moved while that helps, and a beam looks for a shorter one where there are few.
+ * Source: Qi et al., "Pipeline Parallelism with Controllable Memory", 2024, appendix A. */
 #include "sched/anneal.h"
 #include "sched/memory.h"
 #include "sched/vgrid.h"
@@ -16,6 +16,8 @@
 #define PERIOD 6
 #define WORK_MAX 600000  /* operations of all blocks that are expanded, at most, */
 #define TRIED_MIN 12     /* but so many blocks of any size */
+#define BEAM_CELLS 128   /* stages times micro-batches that a beam searches, at most, */
+#define BEAM_WIDTH 512   /* so many states of each level */
 #define MOVES_MAX 100000 /* single operations moved, at most */
 #define MOVED_MAX 120000000 /* operations of all orders that moves make, at most */
 
@@ -128,30 +130,61 @@ static int grown(struct search *s, struct tu_err *err)
     return judge(s, one, err);
 }
 
+/* An order as a candidate. */
+static int judge_order(struct search *s, const struct tui_problem *x,
+                       const struct tui_order *o, struct tu_err *err)
+{
+    struct tu_sched *one = NULL;
+    int rc = tui_order_sched(&one, x, o, err);
+    return rc ? rc : judge(s, one, err);
+}
+
+static int beam(struct search *s, const struct tui_problem *x, struct tu_err *err)
+{
+    struct tui_order o = {0};
+    struct tui_beam_result r = {0};
+    const struct tui_beam how = {BEAM_WIDTH, UINT64_MAX};
+    int rc = 0;
+    if ((uint64_t)x->stages * x->m <= BEAM_CELLS)
+        rc = tui_beam_search(x, &how, s->span, &o, &r, err);
+    if (!rc && r.found && o.value < INT64_MAX)
+        rc = judge_order(s, x, &o, err);
+    tui_order_release(&o);
+    return rc;
+}
+
 /* Single operations of the best to other places. */
-static int moves(struct search *s, struct tu_err *err)
+static int moves(struct search *s, const struct tui_problem *x, int64_t bound,
+                 struct tu_err *err)
+{
+    struct tui_order o = {0};
+    bool fits = false;
+    int rc = tui_order_of(x, s->best, &o, &fits, err);
+    if (!rc && fits)
+        rc = tui_order_value(x, &o, err);
+    if (!rc && fits && o.value < INT64_MAX) {
+        uint64_t tries = MOVED_MAX / (6 * (uint64_t)s->q->p * s->q->m);
+        rc = tui_anneal(x, &o, tu_min(tries, MOVES_MAX), bound, 0, err);
+        if (!rc)
+            rc = judge_order(s, x, &o, err);
+    }
+    tui_order_release(&o);
+    return rc;
+}
+
+/* Better than any block, as far as that pays. */
+static int improve(struct search *s, struct tu_err *err)
 {
     struct tui_problem x;
-    struct tui_order o = {0};
-    struct tu_sched *one = NULL;
-    bool fits = false;
     int rc = tui_problem_make(&x, s->best->place, s->best->stages, s->q, err);
     if (rc)
         return rc;
-    rc = tui_order_of(&x, s->best, &o, &fits, err);
-    if (!rc && fits)
-        rc = tui_order_value(&x, &o, err);
-    if (!rc && fits && o.value < INT64_MAX) {
-        int64_t work = tui_bound_work(&x), path = tui_bound_path(&x);
-        uint64_t tries = MOVED_MAX / (6 * (uint64_t)s->q->p * s->q->m);
-        rc = tui_anneal(&x, &o, tu_min(tries, MOVES_MAX), work > path ? work : path, 0,
-                        err);
-        if (!rc)
-            rc = tui_order_sched(&one, &x, &o, err);
-        if (!rc)
-            rc = judge(s, one, err);
-    }
-    tui_order_release(&o);
+    int64_t work = tui_bound_work(&x), path = tui_bound_path(&x);
+    int64_t bound = work > path ? work : path;
+    if (s->span > bound)
+        rc = moves(s, &x, bound, err);
+    if (!rc && s->span > bound)
+        rc = beam(s, &x, err);
     tui_problem_release(&x);
     return rc;
 }
@@ -206,7 +239,7 @@ int tui_search_v(struct tu_sched **out, const struct tu_sched_params *q, bool mo
     if (!rc && move)
         rc = grown(&s, err);
     if (!rc && move && s.best)
-        rc = moves(&s, err);
+        rc = improve(&s, err);
     if (!rc && !s.best)
         rc = nothing(&s, err);
     if (rc)
