@@ -41,11 +41,11 @@ void tui_book16_code_plain(const struct tui_book16 *b, float unit, const float *
                            size_t n, uint8_t *code)
 {
     for (size_t i = 0; i < n; i++) {
-        float v = limit(x[i] * unit, -1, 1);
+        float v = x[i] * unit;
         unsigned k = v >= b->above[7] ? 8 : 0;
         k += v >= b->above[k + 3] ? 4 : 0;
         k += v >= b->above[k + 1] ? 2 : 0;
-        code[i] = (uint8_t)(k + (v >= b->above[k]));
+        code[i] = b->code[k + (v >= b->above[k])];
     }
 }
 

@@ -17,10 +17,11 @@ struct tui_affine_map {
     float before, lo, hi, after, top;
 };
 
-/* Sorted values and, moved up to the next float, the middles between them, so that a
- * middle itself counts as the value below it. */
+/* Sorted values, their codes and, moved up to the next float, the middles between them, so
+ * that a middle itself counts as the value below it. */
 struct tui_book16 {
     float value[16], above[15];
+    uint8_t code[16];
 };
 
 /* lo[k] ≤ 0 ≤ hi[k]: the range of 0 and the k-th `group` values, the last of which may be
@@ -32,7 +33,7 @@ void tui_affine_code(uint32_t cpu, const struct tui_affine_map *m, const float *
 /* x = (code - zero)·scale. */
 void tui_affine_values(uint32_t cpu, const uint8_t *code, size_t n, float zero,
                        float scale, float *x);
-/* Index of the value nearest to x·unit, limited to ±1 (NaN: -1). */
+/* Code of the value nearest to x·unit (NaN: of the first). */
 void tui_book16_code(uint32_t cpu, const struct tui_book16 *b, float unit, const float *x,
                      size_t n, uint8_t *code);
 /* x = table[code]·scale; codes are below 16. */

@@ -101,10 +101,12 @@ void LANES_FN(tui_book16_code)(const struct tui_book16 *b, float unit, const flo
                                size_t n, uint8_t *code)
 {
     const struct v_book book = v_book_of(b->value, b->above);
-    vf u = v_set(unit), lo = v_set(-1), hi = v_set(1);
+    const vf u = v_set(unit);
     size_t i = 0;
-    for (; i + LANES <= n; i += LANES)
-        v_nearest_bytes(code + i, &book, v_min(v_max(v_mul(v_load(x + i), u), lo), hi));
+    for (; i + LANES <= n; i += LANES) { /* NaN is above no middle */
+        v_nearest_bytes(code + i, &book, v_mul(v_load(x + i), u));
+        v_replace(code + i, b->code);
+    }
     tui_book16_code_plain(b, unit, x + i, n - i, code + i);
 }
 

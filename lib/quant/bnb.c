@@ -128,6 +128,8 @@ static void book16_of(const struct book *b, struct tui_book16 *out)
     memcpy(out->value, b->value, sizeof out->value);
     for (unsigned i = 0; i < 15; i++)
         out->above[i] = nextafterf((b->value[i] + b->value[i + 1]) / 2, 2);
+    for (unsigned i = 0; i < 16; i++)
+        out->code[i] = b->code ? b->code[i] : (uint8_t)i;
 }
 
 /* Places of a whole block's values: a product with the inverse, as the peer does. */
@@ -164,7 +166,7 @@ static float code_block(uint32_t cpu, const struct book *b,
         v = v > -1 ? v : -1;
         code[i] = (unsigned char)place(b, v < 1 ? v : 1);
     }
-    for (size_t i = 0; b->code && i < n; i++)
+    for (size_t i = 0; b->code && !(whole && kernel) && i < n; i++)
         code[i] = b->code[code[i]];
     return whole ? amax : least;
 }

@@ -124,6 +124,13 @@ static inline void v_nearest_bytes(unsigned char *p, const struct v_book *b, vf 
     v_put_bytes(p, v_step(i, upper, 8));
 }
 
+static inline void v_replace(unsigned char *p, const uint8_t by[16])
+{
+    __m128i i = _mm_loadl_epi64((const __m128i *)(const void *)p);
+    __m128i table = _mm_loadu_si128((const __m128i *)(const void *)by);
+    _mm_storel_epi64((__m128i *)(void *)p, _mm_shuffle_epi8(table, i));
+}
+
 /* Whole numbers ---------------------------------------------------------------------- */
 
 typedef __m256i vi;

@@ -120,6 +120,14 @@ static inline void v_nearest_bytes(unsigned char *p, const struct v_book *b, vf 
     _mm_storeu_si128((__m128i *)(void *)p, _mm512_cvtepi32_epi8(v_search(b, a)));
 }
 
+/* LANES bytes below 16 become what stands in their place. */
+static inline void v_replace(unsigned char *p, const uint8_t by[16])
+{
+    __m128i i = _mm_loadu_si128((const __m128i *)(const void *)p);
+    __m128i table = _mm_loadu_si128((const __m128i *)(const void *)by);
+    _mm_storeu_si128((__m128i *)(void *)p, _mm_shuffle_epi8(table, i));
+}
+
 /* Whole numbers ---------------------------------------------------------------------- */
 
 typedef __m512i vi;

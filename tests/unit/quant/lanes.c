@@ -152,8 +152,44 @@ static void test_amax(void)
     }
 }
 
+/* The nearest of sixteen, a middle to the value below it. */
+static void test_book(void)
+{
+    enum { N = 300 };
+    struct tui_book16 b;
+    float x[N];
+    uint8_t got[N];
+    const struct tu_rng r = {.seed = 4};
+    for (unsigned i = 0; i < 16; i++) {
+        b.value[i] = (float)((int)(i * i) - 100) / 155;
+        b.code[i] = (uint8_t)(15 - i);
+    }
+    for (unsigned i = 0; i < 15; i++)
+        b.above[i] = nextafterf((b.value[i] + b.value[i + 1]) / 2, 2);
+    for (uint32_t i = 0; i < N; i++) {
+        unsigned k = tu_rng_u32(&r, i) % 15;
+        float middle = (b.value[k] + b.value[k + 1]) / 2;
+        x[i] = i % 4 == 0   ? middle
+               : i % 4 == 1 ? b.above[k]
+               : i % 4 == 2 ? some(&r, i, 0.01f)
+                            : b.value[k];
+    }
+    for (size_t l = 0; l < LEVELS; l++) {
+        unsigned bad = 0;
+        tui_book16_code(at_level(l), &b, 1, x, N, got);
+        for (size_t i = 0; i < N; i++) {
+            unsigned place = 0;
+            while (place < 15 && x[i] > (b.value[place] + b.value[place + 1]) / 2)
+                place++;
+            bad += got[i] != 15 - place;
+        }
+        eq_u64(bad, 0, "the nearest of a book, level %zu", l);
+    }
+}
+
 int main(void)
 {
+    test_book();
     test_bits();
     test_high_first();
     test_affine();
