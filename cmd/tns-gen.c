@@ -61,12 +61,10 @@ static int take_double(const struct tu_spec *s, const char *key, double *out,
 static int take_dtype(const struct tu_spec *s, uint32_t *out, struct tu_err *err)
 {
     const char *text = tu_spec_get(s, "dtype");
-    const struct tu_dtype *d = text ? tu_dtype_called(text) : NULL;
-    if (text && !d)
-        return tu_fail(err, TU_EUSAGE, "unknown dtype '%.40s'", text);
-    if (d)
-        *out = d->code;
-    return 0;
+    int rc = text ? tu_parse_dtype(text, out, err) : 0;
+    if (rc)
+        tu_err_prefix(err, "dtype");
+    return rc;
 }
 
 static int take_spec(struct job *j, const struct tu_spec *s, struct tu_err *err)

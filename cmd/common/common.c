@@ -4,6 +4,7 @@
 #include <string.h>
 #include <unistd.h>
 #include "common/front.h"
+#include "common/names.h"
 
 struct tu_ctx tu_ctx_only = {.output = "-", .device = "cpu"};
 struct tu_common tu_common = {.completion = -1, .progress = 1 /* auto */, .color = 1};
@@ -64,7 +65,7 @@ static bool left_out(const struct tu_cmd *top, const struct tu_cmd *cmd, const c
         {"device", TU_CMD_NO_DEVICE},
     };
     if (!strcmp(name, "list"))
-        return !top->subs && !top->listings && !cmd->listings;
+        return !top->subs && !tu_listing_nth(top, cmd, 0);
     for (size_t i = 0; i < sizeof omit / sizeof *omit; i++)
         if (!strcmp(name, omit[i].name))
             return cmd->flags & omit[i].flag;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* complete.c: completion scripts for bash, zsh and fish, printed from the tables.
  *
- * What a value may be comes from its type (files, dtypes), its choices, or the names that its
+ * What a value may be comes from its type (files), its choices, or the names that its
  * word stands for (names.h): tables are asked of the command when the user presses the key.
  * Rows called GROUP/NAME are offered as NAME. */
 #include <stdio.h>
@@ -30,17 +30,15 @@ static struct values values_of(const struct tu_cmd *top, const struct tu_cmd *cm
 {
     struct values v = {0};
     struct tu_names names;
-    const struct tu_dtype *d;
-    tu_names_of(&names, top, cmd, o->choices ? NULL : o->arg);
+    tu_names_of(&names, top, cmd, o->choices                 ? NULL
+                                  : o->type == TU_OPT_DTYPE ? "DTYPE"
+                                                            : o->arg);
     for (size_t i = 0; i < names.tables; i++)
         v.table[v.tables++] = names.table[i]->name;
     for (size_t i = 0; i < names.literals; i++)
         join(&v.words, names.literal[i]);
     for (size_t i = 0; o->choices && o->choices[i]; i++)
         join(&v.words, o->choices[i]);
-    const bool dtypes = names.dtypes || o->type == TU_OPT_DTYPE;
-    for (size_t i = 0; dtypes && (d = tu_dtype_row(i)); i++)
-        join(&v.words, d->name);
     if (o->type == TU_OPT_DEVICE)
         join(&v.words, "cpu cuda auto");
     if (!strcmp(o->name, "list") && tu_is_common(o))

@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 #include "common/front.h"
+#include "common/names.h"
 
 enum { HELP_COLUMN = 30, LINE_WIDTH = 90 };
 
@@ -72,24 +73,20 @@ static void print_subs(struct tu_ctx *ctx, const struct tu_cmd *cmd)
     }
 }
 
-/* The tables of a subcommand and of the whole command, which may be the same. */
-static const struct tu_listing *listings_of(const struct tu_ctx *ctx, size_t i)
+static const struct tu_listing *nth_listing(const struct tu_ctx *ctx, size_t i)
 {
-    const struct tu_listing *own = ctx->cmd->listings, *all = ctx->top->listings;
-    return i == 0 ? own : own == all ? NULL : all;
+    return tu_listing_nth(ctx->top, ctx->cmd, i);
 }
 
 static void print_listings(struct tu_ctx *ctx)
 {
     char left[64];
-    bool titled = false;
-    for (size_t i = 0; i < 2; i++)
-        for (const struct tu_listing *l = listings_of(ctx, i); l && l->name; l++) {
-            tu_print(ctx, "%s", titled ? "" : "\nTables:\n");
-            titled = true;
-            snprintf(left, sizeof left, "  --list=%s", l->name);
-            two_columns(ctx, left, l->help, NULL);
-        }
+    const struct tu_listing *l;
+    for (size_t i = 0; (l = nth_listing(ctx, i)); i++) {
+        tu_print(ctx, "%s", i ? "" : "\nTables:\n");
+        snprintf(left, sizeof left, "  --list=%s", l->name);
+        two_columns(ctx, left, l->help, NULL);
+    }
 }
 
 static void print_options(struct tu_ctx *ctx, tu_opt_tables tables)
@@ -141,10 +138,10 @@ void tu_version(struct tu_ctx *ctx)
 
 static const struct tu_listing *find_listing(const struct tu_ctx *ctx, const char *name)
 {
-    for (size_t i = 0; i < 2; i++)
-        for (const struct tu_listing *l = listings_of(ctx, i); l && l->name; l++)
-            if (!*name || !strcmp(l->name, name))
-                return l;
+    const struct tu_listing *l;
+    for (size_t i = 0; (l = nth_listing(ctx, i)); i++)
+        if (!*name || !strcmp(l->name, name))
+            return l;
     return NULL;
 }
 
@@ -163,27 +160,23 @@ static int print_table_names(struct tu_ctx *ctx)
 {
     if (ctx->top->subs)
         tu_print(ctx, "subcommands\twhat %s does\n", ctx->top->name);
-    for (size_t i = 0; i < 2; i++)
-        for (const struct tu_listing *l = listings_of(ctx, i); l && l->name; l++)
-            tu_print(ctx, "%s\t%s\n", l->name, l->help);
+    const struct tu_listing *l;
+    for (size_t i = 0; (l = nth_listing(ctx, i)); i++)
+        tu_print(ctx, "%s\t%s\n", l->name, l->help);
     return 0;
 }
 
 static const char *nth_table(const void *c, size_t i)
 {
-    const struct tu_ctx *ctx = c;
-    for (size_t t = 0; t < 2; t++)
-        for (const struct tu_listing *l = listings_of(ctx, t); l && l->name; l++)
-            if (i-- == 0)
-                return l->name;
-    return NULL;
+    const struct tu_listing *l = nth_listing(c, i);
+    return l ? l->name : NULL;
 }
 
 static int no_table(struct tu_ctx *ctx, const char *table)
 {
     struct tu_err err;
     tu_fail(&err, TU_EUSAGE, "no table is called '%.60s' (--list=tables)", table);
-    tu_suggest(&err, table, nth_table, ctx);
+    tu_suggest(&err, table, "", nth_table, ctx);
     return tu_error(ctx, &err);
 }
 

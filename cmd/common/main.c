@@ -66,6 +66,51 @@ static const char *sub_name(const void *ctx, size_t i)
     return subs[i] ? subs[i]->name : NULL;
 }
 
+/* Is it an option that the command as a whole has not? Then its value was taken for the
+ * subcommand. */
+static bool foreign(const char *arg, tu_opt_tables tables)
+{
+    if (arg[0] != '-' || !arg[1])
+        return false;
+    for (; *tables; tables++)
+        for (const struct tu_opt *o = *tables; o->type != TU_OPT_END; o++)
+            if (arg[1] == '-' ? !strcmp(arg + 2, o->name) : arg[1] == o->shortname)
+                return false;
+    return true;
+}
+
+static bool option_called(const char *word, tu_opt_tables tables)
+{
+    for (; *tables; tables++)
+        for (const struct tu_opt *o = *tables; o->type != TU_OPT_END; o++)
+            if (!strcmp(word, o->name))
+                return true;
+    return false;
+}
+
+/* argv[at] names no subcommand. Where one need not be named it is a file, unless there is none
+ * and the word is like a subcommand's name: 0. */
+static int no_such_sub(const struct tu_cmd *top, char **argv, int at, tu_opt_tables tables,
+                       struct tu_err *err)
+{
+    char word[88], near[64];
+    const char *given = argv[at];
+    tu_fail(err, TU_EUSAGE, "unknown subcommand '%s'",
+            tu_text_short(given, strlen(given), word));
+    const size_t used = strlen(err->msg);
+    snprintf(near, sizeof near, "%.60s", given);
+    if (top->fallback)
+        return !access(given, F_OK) || !tu_suggest(err, near, "", sub_name, top->subs)
+                   ? 0
+                   : TU_EUSAGE;
+    if (at > 1 && foreign(argv[at - 1], tables))
+        snprintf(err->msg + used, sizeof err->msg - used,
+                 ": the subcommand stands before its options ('%.40s')", argv[at - 1]);
+    else if (!tu_suggest(err, near, "", sub_name, top->subs) && option_called(given, tables))
+        snprintf(err->msg + used, sizeof err->msg - used, "; did you mean '--%s'?", near);
+    return TU_EUSAGE;
+}
+
 /* The first operand names the subcommand; it is taken out of argv. */
 static int choose(struct tu_ctx *ctx, int *argc, char **argv, struct tu_err *err)
 {
@@ -82,19 +127,11 @@ static int choose(struct tu_ctx *ctx, int *argc, char **argv, struct tu_err *err
             --*argc;
             return 0;
         }
-    if (top->fallback) {
-        /* `fa-run --help` is about the command; `fa-run --causal --help` too. */
+    /* `fa-run --help` is about the command; `fa-run --causal --help` too. */
+    int rc = at ? no_such_sub(top, argv, at, tables, err) : 0;
+    if (!rc && top->fallback)
         ctx->cmd = top->fallback;
-        return 0;
-    }
-    if (!at)
-        return 0;
-    char word[88], near[64];
-    tu_fail(err, TU_EUSAGE, "unknown subcommand '%s'",
-            tu_text_short(argv[at], strlen(argv[at]), word));
-    snprintf(near, sizeof near, "%.60s", argv[at]);
-    tu_suggest(err, near, sub_name, top->subs);
-    return TU_EUSAGE;
+    return rc;
 }
 
 /* --help and its like; true when one of them was asked for. */

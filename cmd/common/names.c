@@ -22,14 +22,72 @@ static bool is_table(const char *word, size_t n, const char *table)
     return false;
 }
 
+static const char *dtype_row(size_t i, const char **help)
+{
+    static char text[128];
+    const struct tu_dtype *d = tu_dtype_row(i);
+    const char *other;
+    uint32_t code;
+    if (!d)
+        return NULL;
+    int n = d->code & TU_DTYPE_GGML
+                ? snprintf(text, sizeof text, "%u elements in %u bytes", d->block_elems,
+                           d->block_bytes)
+                : snprintf(text, sizeof text, "%u bits", d->block_bytes * 8u / d->block_elems);
+    const char *between = "; also ";
+    for (size_t k = 0; (other = tu_dtype_other(k, &code)); k++)
+        if (code == d->code && n < (int)sizeof text) {
+            n += snprintf(text + n, sizeof text - (size_t)n, "%s%s", between, other);
+            between = ", ";
+        }
+    *help = text;
+    return d->name;
+}
+
+static const struct tu_listing dtypes = {"dtypes", "types of elements", dtype_row, NULL};
+
+static bool takes_dtypes(const struct tu_opt *o)
+{
+    for (; o && o->type != TU_OPT_END; o++)
+        if (o->type == TU_OPT_DTYPE || (o->arg && strstr(o->arg, "DTYPE")))
+            return true;
+    return false;
+}
+
+/* A command that has subcommands lists what they take. */
+static bool shows_dtypes(const struct tu_cmd *cmd)
+{
+    bool shows = takes_dtypes(cmd->opts) || takes_dtypes(cmd->shared);
+    for (size_t i = 0; !shows && cmd->subs && cmd->subs[i]; i++)
+        shows = shows_dtypes(cmd->subs[i]);
+    return shows;
+}
+
+static size_t count(const struct tu_listing *l)
+{
+    size_t n = 0;
+    while (l && l[n].name)
+        n++;
+    return n;
+}
+
+const struct tu_listing *tu_listing_nth(const struct tu_cmd *top, const struct tu_cmd *cmd,
+                                        size_t i)
+{
+    const struct tu_listing *all = cmd->listings == top->listings ? NULL : top->listings;
+    const size_t own = count(cmd->listings), more = count(all);
+    if (i < own + more)
+        return i < own ? &cmd->listings[i] : &all[i - own];
+    return i == own + more && shows_dtypes(cmd) ? &dtypes : NULL;
+}
+
 static const struct tu_listing *find(const struct tu_cmd *top, const struct tu_cmd *cmd,
                                      const char *word, size_t n)
 {
-    const struct tu_listing *both[] = {cmd->listings, top->listings};
-    for (size_t t = 0; t < 2; t++)
-        for (const struct tu_listing *l = both[t]; l && l->name; l++)
-            if (is_table(word, n, l->name))
-                return l;
+    const struct tu_listing *l;
+    for (size_t i = 0; (l = tu_listing_nth(top, cmd, i)); i++)
+        if (is_table(word, n, l->name))
+            return l;
     return NULL;
 }
 
@@ -48,10 +106,9 @@ static void add(struct tu_names *out, const struct tu_cmd *top, const struct tu_
     const struct tu_listing *l = NULL;
     if (upper && (upper == n || word[upper] == '[' || word[upper] == ':'))
         l = find(top, cmd, word, upper);
+    out->dtypes |= l == &dtypes;
     if (l && out->tables < TU_NAMES_MAX)
         out->table[out->tables++] = l;
-    else if (is(word, n, "DTYPE"))
-        out->dtypes = true;
     else if (is(word, n, "RATE"))
         out->rates = true;
     else if (n && strspn(word, "abcdefghijklmnopqrstuvwxyz0123456789-_") >= n &&
@@ -65,6 +122,10 @@ void tu_names_of(struct tu_names *out, const struct tu_cmd *top, const struct tu
                  const char *word)
 {
     *out = (struct tu_names){.open = !word};
+    if (word && *word == '[' && strchr(word, ']')) { /* [REGEX=]DTYPE */
+        word = strchr(word, ']') + 1;
+        out->open = true;
+    }
     for (const char *end; word; word = *end ? end + 1 : NULL) {
         end = word + strcspn(word, "|");
         add(out, top, cmd, word, (size_t)(end - word));
@@ -92,10 +153,7 @@ static const char *nth(const void *ctx, size_t i)
         for (size_t r = 0; (name = names->table[t]->row(r, &help)); r++)
             if (i-- == 0)
                 return strrchr(name, '/') ? strrchr(name, '/') + 1 : name;
-    if (i < names->literals)
-        return names->literal[i];
-    const struct tu_dtype *d = names->dtypes ? tu_dtype_row(i - names->literals) : NULL;
-    return d ? d->name : NULL;
+    return i < names->literals ? names->literal[i] : NULL;
 }
 
 /* `value` up to its keys is one of the names, else TU_EUSAGE. */
@@ -118,7 +176,7 @@ static int check(const struct tu_names *names, const char *value, struct tu_err 
         snprintf(err->msg + used, sizeof err->msg - used, "%s--list=%s%s", t ? ", " : " (",
                  names->table[t]->name, t + 1 < names->tables ? "" : ")");
     }
-    tu_suggest(err, word, nth, names);
+    tu_suggest(err, word, "", nth, names);
     return TU_EUSAGE;
 }
 

@@ -159,7 +159,7 @@ static int unknown_long(struct walk *w, const char *name, size_t n)
     char text[88], near[64];
     tu_fail(w->err, TU_EUSAGE, "unknown option '--%s'", tu_text_short(name, n, text));
     snprintf(near, sizeof near, "%.*s", (int)(n < 60 ? n : 60), name);
-    tu_suggest(w->err, near, nth_name, w->tables);
+    tu_suggest(w->err, near, "--", nth_name, w->tables);
     return TU_EUSAGE;
 }
 

@@ -95,7 +95,7 @@ static int read_choice(const struct tu_opt *o, const char *s, void *out,
     char words[200];
     tu_fail(err, TU_EUSAGE, "'%.40s': expected %s", s,
             tu_opt_arg(o, words, sizeof words));
-    tu_suggest(err, s, choice_name, o->choices);
+    tu_suggest(err, s, "", choice_name, o->choices);
     return TU_EUSAGE;
 }
 
@@ -124,25 +124,11 @@ static int read_pattern(const struct tu_opt *o, const char *s, void *out,
     return 0;
 }
 
-static const char *dtype_name(const void *ctx, size_t i)
-{
-    (void)ctx;
-    const struct tu_dtype *row = tu_dtype_row(i);
-    return row ? row->name : NULL;
-}
-
 static int read_dtype(const struct tu_opt *o, const char *s, void *out,
                       struct tu_err *err)
 {
     (void)o;
-    const struct tu_dtype *d = tu_dtype_called(s);
-    if (!d) {
-        tu_fail(err, TU_EUSAGE, "'%.40s': unknown dtype", s);
-        tu_suggest(err, s, dtype_name, NULL);
-        return TU_EUSAGE;
-    }
-    *(uint32_t *)out = d->code;
-    return 0;
+    return tu_parse_dtype(s, out, err);
 }
 
 static int read_shape(const struct tu_opt *o, const char *s, void *out,

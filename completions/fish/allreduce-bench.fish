@@ -30,7 +30,7 @@ complete -c allreduce-bench -n '__fish_seen_subcommand_from run' -s b -l min -x 
 complete -c allreduce-bench -n '__fish_seen_subcommand_from run' -s e -l max -x -d 'largest size (default 4M)'
 complete -c allreduce-bench -n '__fish_seen_subcommand_from run' -l factor -x -d 'each size is so many times the one before (default 4)'
 complete -c allreduce-bench -n '__fish_seen_subcommand_from run' -l step -x -d 'each size is so many bytes larger instead'
-complete -c allreduce-bench -n '__fish_seen_subcommand_from run' -s d -l dtype -x -a 'i8 i16 i32 i64 u8 u16 u32 u64 i4 u4 i2 u2 u1 f16 f32 f64 c64 c128 bool bf16 f8_e4m3fn f8_e4m3fnuz f8_e5m2 f8_e5m2fnuz f8_e8m0 f6_e2m3 f6_e3m2 f4_e2m1 q4_0 q4_1 q5_0 q5_1 q8_0 q8_1 q2_k q3_k q4_k q5_k q6_k q8_k iq2_xxs iq2_xs iq3_xxs iq1_s iq4_nl iq3_s iq2_s iq4_xs iq1_m tq1_0 tq2_0 mxfp4 nvfp4 q1_0 q2_0' -d 'element types (default f32)'
+complete -c allreduce-bench -n '__fish_seen_subcommand_from run' -s d -l dtype -x -a ' (allreduce-bench run --list=dtypes 2>/dev/null | string replace -r "^[^/\t]*/" "")' -d 'element types (default f32)'
 complete -c allreduce-bench -n '__fish_seen_subcommand_from run' -l op -x -a 'sum prod min max avg mulsum' -d 'what is done to the elements (default sum)'
 complete -c allreduce-bench -n '__fish_seen_subcommand_from run' -l premul -x -d 'factor of mulsum (default 2)'
 complete -c allreduce-bench -n '__fish_seen_subcommand_from run' -l root -x -d 'root of the rooted collectives (default 0)'

@@ -160,7 +160,7 @@ complete -c fa-run -n '__fish_seen_subcommand_from bench' -l heads -x -d 'query 
 complete -c fa-run -n '__fish_seen_subcommand_from bench' -l heads-kv -x -d 'key heads; default: the query heads'
 complete -c fa-run -n '__fish_seen_subcommand_from bench' -l batch -x -d 'sequences; default: by --total'
 complete -c fa-run -n '__fish_seen_subcommand_from bench' -l total -x -d 'tokens: batch is total/seqlen; default 16k'
-complete -c fa-run -n '__fish_seen_subcommand_from bench' -l storage -x -a 'i8 i16 i32 i64 u8 u16 u32 u64 i4 u4 i2 u2 u1 f16 f32 f64 c64 c128 bool bf16 f8_e4m3fn f8_e4m3fnuz f8_e5m2 f8_e5m2fnuz f8_e8m0 f6_e2m3 f6_e3m2 f4_e2m1 q4_0 q4_1 q5_0 q5_1 q8_0 q8_1 q2_k q3_k q4_k q5_k q6_k q8_k iq2_xxs iq2_xs iq3_xxs iq1_s iq4_nl iq3_s iq2_s iq4_xs iq1_m tq1_0 tq2_0 mxfp4 nvfp4 q1_0 q2_0' -d 'dtype of q, k and v; default bf16'
+complete -c fa-run -n '__fish_seen_subcommand_from bench' -l storage -x -a ' (fa-run bench --list=dtypes 2>/dev/null | string replace -r "^[^/\t]*/" "")' -d 'dtype of q, k and v; default bf16'
 complete -c fa-run -n '__fish_seen_subcommand_from bench' -l warmup -x -d 'runs before timing; default 2'
 complete -c fa-run -n '__fish_seen_subcommand_from bench' -l reps -x -d 'timed runs; default 10'
 complete -c fa-run -n '__fish_seen_subcommand_from bench' -l check -d 'compare with float64 too'

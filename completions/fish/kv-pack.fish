@@ -73,7 +73,7 @@ complete -c kv-pack -n '__fish_seen_subcommand_from unpack' -l color -a 'always 
 complete -c kv-pack -n '__fish_seen_subcommand_from unpack' -l list -a ' (kv-pack unpack --list=tables 2>/dev/null | string replace -r "^[^/\t]*/" "")' -d 'list what there is to choose from'
 complete -c kv-pack -n '__fish_seen_subcommand_from convert' -s l -l layout -x -a ' (kv-pack convert --list=layouts 2>/dev/null | string replace -r "^[^/\t]*/" "")' -d 'layout of the result; default: by tokens'
 complete -c kv-pack -n '__fish_seen_subcommand_from convert' -s b -l block -x -d 'tokens of a page; default: 16'
-complete -c kv-pack -n '__fish_seen_subcommand_from convert' -s d -l dtype -x -a 'i8 i16 i32 i64 u8 u16 u32 u64 i4 u4 i2 u2 u1 f16 f32 f64 c64 c128 bool bf16 f8_e4m3fn f8_e4m3fnuz f8_e5m2 f8_e5m2fnuz f8_e8m0 f6_e2m3 f6_e3m2 f4_e2m1 q4_0 q4_1 q5_0 q5_1 q8_0 q8_1 q2_k q3_k q4_k q5_k q6_k q8_k iq2_xxs iq2_xs iq3_xxs iq1_s iq4_nl iq3_s iq2_s iq4_xs iq1_m tq1_0 tq2_0 mxfp4 nvfp4 q1_0 q2_0' -d 'of the result: plain, or blocks such as q8_0'
+complete -c kv-pack -n '__fish_seen_subcommand_from convert' -s d -l dtype -x -a ' (kv-pack convert --list=dtypes 2>/dev/null | string replace -r "^[^/\t]*/" "")' -d 'of the result: plain, or blocks such as q8_0'
 complete -c kv-pack -n '__fish_seen_subcommand_from convert' -l tp -x -d 'share the heads out over N ranks, a segment each; R: that one alone'
 complete -c kv-pack -n '__fish_seen_subcommand_from convert' -l layers -x -d 'layers A to B-1'
 complete -c kv-pack -n '__fish_seen_subcommand_from convert' -l tokens -x -d 'tokens A to B-1'

@@ -1,7 +1,7 @@
 # fish completion for tns-gen, printed by tns-gen --completion=fish
 complete -c tns-gen -f
 complete -c tns-gen -s s -l shape -x -d 'shape of tensors that give none: 2,3 or 2x3'
-complete -c tns-gen -s d -l dtype -x -a 'i8 i16 i32 i64 u8 u16 u32 u64 i4 u4 i2 u2 u1 f16 f32 f64 c64 c128 bool bf16 f8_e4m3fn f8_e4m3fnuz f8_e5m2 f8_e5m2fnuz f8_e8m0 f6_e2m3 f6_e3m2 f4_e2m1 q4_0 q4_1 q5_0 q5_1 q8_0 q8_1 q2_k q3_k q4_k q5_k q6_k q8_k iq2_xxs iq2_xs iq3_xxs iq1_s iq4_nl iq3_s iq2_s iq4_xs iq1_m tq1_0 tq2_0 mxfp4 nvfp4 q1_0 q2_0' -d 'dtype of tensors that give none; default f32'
+complete -c tns-gen -s d -l dtype -x -a ' (tns-gen  --list=dtypes 2>/dev/null | string replace -r "^[^/\t]*/" "")' -d 'dtype of tensors that give none; default f32'
 complete -c tns-gen -l dist -x -a ' (tns-gen  --list=dists 2>/dev/null | string replace -r "^[^/\t]*/" "")' -d 'distribution; --list shows them'
 complete -c tns-gen -l mean -x -d 'normal: mean; default 0'
 complete -c tns-gen -l std -x -d 'normal: deviation; default 1'

@@ -7,7 +7,7 @@ complete -c tns-ls -s S -l stats -d 'read the values: range, mean, deviation, Na
 complete -c tns-ls -s a -l all -d 'the other records too: META topics and the ends of segments'
 complete -c tns-ls -l no-crc -d 'do not verify checksums that the files store'
 complete -c tns-ls -l strict -d 'torch: refuse globals outside the list of known ones'
-complete -c tns-ls -l void -x -a 'i8 i16 i32 i64 u8 u16 u32 u64 i4 u4 i2 u2 u1 f16 f32 f64 c64 c128 bool bf16 f8_e4m3fn f8_e4m3fnuz f8_e5m2 f8_e5m2fnuz f8_e8m0 f6_e2m3 f6_e3m2 f4_e2m1 q4_0 q4_1 q5_0 q5_1 q8_0 q8_1 q2_k q3_k q4_k q5_k q6_k q8_k iq2_xxs iq2_xs iq3_xxs iq1_s iq4_nl iq3_s iq2_s iq4_xs iq1_m tq1_0 tq2_0 mxfp4 nvfp4 q1_0 q2_0' -d 'npy: what raw elements (V1, V2) mean'
+complete -c tns-ls -l void -x -a ' (tns-ls  --list=dtypes 2>/dev/null | string replace -r "^[^/\t]*/" "")' -d 'npy: what raw elements (V1, V2) mean'
 complete -c tns-ls -s h -l help -d 'show this help'
 complete -c tns-ls -s V -l version -d 'show the version and what was built in'
 complete -c tns-ls -s o -l output -r -F -d 'write to FILE instead of standard output'
@@ -20,3 +20,4 @@ complete -c tns-ls -l report -r -F -d 'write the JSON report to FILE'
 complete -c tns-ls -l progress -a 'always auto never' -d 'show a progress bar'
 complete -c tns-ls -l no-progress
 complete -c tns-ls -l color -a 'always auto never' -d 'use colours'
+complete -c tns-ls -l list -a ' (tns-ls  --list=tables 2>/dev/null | string replace -r "^[^/\t]*/" "")' -d 'list what there is to choose from'

@@ -37,29 +37,58 @@ const struct tu_dtype *tu_dtype_named(const char *name)
     return NULL;
 }
 
+static const struct {
+    const char *name;
+    uint32_t code;
+} others[] = {
+    {"float64", TU_F64},   {"double", TU_F64},     {"fp64", TU_F64},
+    {"float32", TU_F32},   {"float", TU_F32},      {"fp32", TU_F32},
+    {"float16", TU_F16},   {"half", TU_F16},       {"fp16", TU_F16},
+    {"bfloat16", TU_BF16}, {"int8", TU_I8},        {"int16", TU_I16},
+    {"int32", TU_I32},     {"int64", TU_I64},      {"uint8", TU_U8},
+    {"uint16", TU_U16},    {"uint32", TU_U32},     {"uint64", TU_U64},
+    {"complex64", TU_C64}, {"complex128", TU_C128},
+    {"float8_e4m3fn", TU_F8_E4M3FN}, {"float8_e4m3fnuz", TU_F8_E4M3FNUZ},
+    {"float8_e5m2", TU_F8_E5M2},     {"float8_e5m2fnuz", TU_F8_E5M2FNUZ},
+    {"float8_e8m0fnu", TU_F8_E8M0},
+};
+
+#define NOTHERS (sizeof others / sizeof *others)
+
+const char *tu_dtype_other(size_t i, uint32_t *code)
+{
+    if (i >= NOTHERS)
+        return NULL;
+    *code = others[i].code;
+    return others[i].name;
+}
+
 const struct tu_dtype *tu_dtype_called(const char *name)
 {
-    static const struct {
-        const char *alias;
-        uint32_t code;
-    } others[] = {
-        {"float64", TU_F64},   {"double", TU_F64},     {"float32", TU_F32},
-        {"float", TU_F32},     {"float16", TU_F16},    {"half", TU_F16},
-        {"bfloat16", TU_BF16}, {"int8", TU_I8},        {"int16", TU_I16},
-        {"int32", TU_I32},     {"int64", TU_I64},      {"uint8", TU_U8},
-        {"uint16", TU_U16},    {"uint32", TU_U32},     {"uint64", TU_U64},
-        {"complex64", TU_C64}, {"complex128", TU_C128}, {"fp64", TU_F64},
-        {"fp32", TU_F32},      {"fp16", TU_F16},
-        {"float8_e4m3fn", TU_F8_E4M3FN}, {"float8_e4m3fnuz", TU_F8_E4M3FNUZ},
-        {"float8_e5m2", TU_F8_E5M2},     {"float8_e5m2fnuz", TU_F8_E5M2FNUZ},
-        {"float8_e8m0fnu", TU_F8_E8M0},
-    };
     const struct tu_dtype *d = tu_dtype_named(name);
     const char *bare = strncmp(name, "torch.", 6) ? name : name + 6;
-    for (size_t i = 0; !d && i < sizeof others / sizeof *others; i++)
-        if (!strcmp(others[i].alias, bare))
+    for (size_t i = 0; !d && i < NOTHERS; i++)
+        if (!strcmp(others[i].name, bare))
             d = tu_dtype_find(others[i].code);
     return d ? d : bare != name && !strcmp(bare, "bool") ? tu_dtype_find(TU_BOOL) : NULL;
+}
+
+static const char *any_name(const void *ctx, size_t i)
+{
+    (void)ctx;
+    return i < NROWS ? rows[i].name : i - NROWS < NOTHERS ? others[i - NROWS].name : NULL;
+}
+
+int tu_parse_dtype(const char *s, uint32_t *code, struct tu_err *err)
+{
+    const struct tu_dtype *d = tu_dtype_called(s);
+    if (!d) {
+        tu_fail(err, TU_EUSAGE, "'%.40s': unknown dtype", s);
+        tu_suggest(err, s, "", any_name, NULL);
+        return TU_EUSAGE;
+    }
+    *code = d->code;
+    return 0;
 }
 
 const char *tu_dtype_text(uint32_t code, char buf[8])

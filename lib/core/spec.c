@@ -121,7 +121,7 @@ static int unknown_key(const struct tu_spec *s, const char *key, const char *con
         const size_t used = strlen(err->msg);
         snprintf(err->msg + used, sizeof err->msg - used, " (it has no keys)");
     }
-    tu_suggest(err, key, known_key, known);
+    tu_suggest(err, key, "", known_key, known);
     return TU_EUSAGE;
 }
 

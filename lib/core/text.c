@@ -199,34 +199,58 @@ static void fold(const char *s, char out[64])
     out[n] = '\0';
 }
 
-/* 0: the same but for case, 1 and 2: typing mistakes, 3: one begins with the other. */
+/* 0: the same but for case, 1 and 2: typing mistakes, 3: one begins with the other. Two
+ * mistakes in a word of four letters make another word. */
 static unsigned likeness(const char *word, const char *name)
 {
-    enum { BEGINS = 3, FEWEST = 3, UNLIKE };
+    enum { BEGINS = 3, UNLIKE };
     char a[64], b[64];
     fold(word, a);
     fold(name, b);
-    unsigned n = (unsigned)tu_min(strlen(a), strlen(b)), d = tu_text_distance(a, b, 2);
-    if (d < BEGINS && d < strlen(b))
+    size_t na = strlen(a), nb = strlen(b);
+    unsigned d = tu_text_distance(a, b, 2);
+    if (d < BEGINS && 3 * d <= (na > nb ? na : nb))
         return d;
-    return n >= FEWEST && !memcmp(a, b, n) ? BEGINS : UNLIKE;
+    return (na >= 2 && na < nb && !memcmp(a, b, na)) || (nb >= 3 && !memcmp(a, b, nb))
+               ? BEGINS
+               : UNLIKE;
 }
 
-void tu_suggest(struct tu_err *err, const char *word,
+struct nearest {
+    char name[4][64]; /* a name may live until the next one */
+    size_t n;
+    unsigned likeness;
+};
+
+static void offer(struct nearest *best, const char *name, unsigned d)
+{
+    if (d < best->likeness)
+        best->n = 0;
+    for (size_t i = 0; i < best->n; i++)
+        if (!strcmp(best->name[i], name))
+            return;
+    best->likeness = d;
+    if (best->n < sizeof best->name / sizeof *best->name)
+        snprintf(best->name[best->n++], sizeof *best->name, "%s", name);
+}
+
+bool tu_suggest(struct tu_err *err, const char *word, const char *before,
                 const char *(*next)(const void *ctx, size_t i), const void *ctx)
 {
-    char best[64] = ""; /* a name may live until the next one */
+    struct nearest best = {.likeness = 3};
     const char *name;
-    unsigned least = 4;
     for (size_t i = 0; (name = next(ctx, i)); i++) {
         unsigned d = likeness(word, name);
-        if (d < least) {
-            least = d;
-            snprintf(best, sizeof best, "%s", name);
-        }
+        if (d <= best.likeness)
+            offer(&best, name, d);
     }
-    if (!*best || !err)
-        return;
-    size_t used = strlen(err->msg);
-    snprintf(err->msg + used, sizeof err->msg - used, "; did you mean '%s'?", best);
+    for (size_t i = 0; err && i < best.n; i++) {
+        size_t used = strlen(err->msg);
+        snprintf(err->msg + used, sizeof err->msg - used, "%s'%s%s'%s",
+                 i == 0            ? "; did you mean "
+                 : i + 1 == best.n ? " or "
+                                   : ", ",
+                 before, best.name[i], i + 1 == best.n ? "?" : "");
+    }
+    return best.n > 0;
 }

@@ -47,28 +47,26 @@ const struct tu_kv_layout tu_kv_layouts[] = {
     {NULL, NULL, NULL, NULL, NULL},
 };
 
+static const char *layout_name(const void *ctx, size_t i)
+{
+    (void)ctx;
+    return tu_kv_layouts[i].name;
+}
+
 int tu_kv_layout_find(const struct tu_kv_layout **out, const char *name,
                       struct tu_err *err)
 {
-    const char *near = NULL;
-    unsigned best = 3;
+    char text[88];
     if (!*name)
         name = "nhd";
-    for (const struct tu_kv_layout *l = tu_kv_layouts; l->name; l++) {
+    for (const struct tu_kv_layout *l = tu_kv_layouts; l->name; l++)
         if (!strcmp(l->name, name)) {
             *out = l;
             return 0;
         }
-        unsigned d = tu_text_distance(name, l->name, best);
-        if (d < best) {
-            best = d;
-            near = l->name;
-        }
-    }
-    char text[88];
-    return tu_fail(err, TU_EUSAGE, "layout '%s': unknown%s%s%s",
-                   tu_text_short(name, strlen(name), text),
-                   near ? ": did you mean '" : "", near ? near : "", near ? "'?" : "");
+    tu_fail(err, TU_EUSAGE, "layout '%s': unknown", tu_text_short(name, strlen(name), text));
+    tu_suggest(err, name, "", layout_name, NULL);
+    return TU_EUSAGE;
 }
 
 bool tu_kv_layout_has(const struct tu_kv_layout *l, char axis)

@@ -32,25 +32,22 @@ const struct tu_codec *tu_codec_find(const char *name)
     return NULL;
 }
 
+static const char *codec_name(const void *ctx, size_t i)
+{
+    const struct tu_codec *c = tu_codec_row(i);
+    (void)ctx;
+    return c ? c->name : NULL;
+}
+
 static int find(const struct tu_codec **out, const char *name, struct tu_err *err)
 {
+    char text[88];
     *out = tu_codec_find(name);
     if (*out)
         return 0;
-    const char *near = NULL;
-    unsigned best = 3;
-    const struct tu_codec *c;
-    for (size_t i = 0; (c = tu_codec_row(i)); i++) {
-        unsigned d = tu_text_distance(name, c->name, best);
-        if (d < best) {
-            best = d;
-            near = c->name;
-        }
-    }
-    char text[88];
-    return tu_fail(err, TU_EUSAGE, "codec '%s': unknown%s%s%s",
-                   tu_text_short(name, strlen(name), text),
-                   near ? ": did you mean '" : "", near ? near : "", near ? "'?" : "");
+    tu_fail(err, TU_EUSAGE, "codec '%s': unknown", tu_text_short(name, strlen(name), text));
+    tu_suggest(err, name, "", codec_name, NULL);
+    return TU_EUSAGE;
 }
 
 /* Bytes of a part, and that its atoms fill it: the codec's plan has said how. */

@@ -143,11 +143,7 @@ int tu_edit_cast(struct tu_edit *e, const char *text, struct tu_err *err)
     struct rule *r = add_divided(e, CAST, text, &rest, err);
     if (!r)
         return err->code;
-    const struct tu_dtype *d = tu_dtype_called(rest);
-    if (!d)
-        return tu_fail(err, TU_EUSAGE, "'%.80s': unknown dtype '%.40s'", text, rest);
-    r->dtype = d->code;
-    return 0;
+    return tu_parse_dtype(rest, &r->dtype, err);
 }
 
 void tu_edit_overflow(struct tu_edit *e, enum tu_overflow rule)

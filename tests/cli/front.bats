@@ -128,9 +128,9 @@ prepare() {
     run -2 pipe-sched plan --gpu H100 --gpus 8 --batch 8
     assert_line --index 0 "pipe-sched: --gpu: 'H100': no such name (--list=gpus); did you mean 'h100'?"
     run -2 pipe-sched gen -s interleaved -p 4 -m 8
-    assert_output --partial "did you mean 'interleaved-1f1b'?"
+    assert_output --partial "did you mean 'interleaved-1f1b' or 'interleaved-zb'?"
     run -2 quantize -t Q4_K_M x.tns
-    assert_line --index 0 "quantize: --type: 'Q4_K_M': no such name (--list=codecs, --list=mixtures); did you mean 'q4_k_m'?"
+    assert_line --index 0 "quantize: --type: 'Q4_K_M': no such name (--list=codecs, --list=mixtures, --list=dtypes); did you mean 'q4_k_m'?"
     run -2 pipe-sched compare -p 2 -m 2 gpip
     assert_output --partial "did you mean 'gpipe'?"
     run -2 pipe-sched compare -p 2 -m 2 nothing-like-it
@@ -143,10 +143,52 @@ prepare() {
     run -2 kv-pack hash --hash VLLM-CBOR
     assert_output --partial "did you mean 'vllm-cbor'?"
     run -2 pipe-sched plan --link nvlink --gpus 8 --batch 8
-    assert_output --partial "did you mean 'nvlink3'?"
+    assert_output --partial "did you mean 'nvlink3', 'nvlink4' or 'nvlink5'?"
     run -2 pipe-sched --list=layouts
     run -2 pipe-sched --list=schedule
     assert_output --partial "did you mean 'schedules'?"
+}
+
+@test "a word that means nothing here is not taken for another" {
+    run -2 quantize --bits 4 x.tns
+    refute_output --partial 'did you mean'
+    run -2 quantize --tpye q8_0 x.tns
+    assert_output --partial "unknown option '--tpye'; did you mean '--type'?"
+    run -2 quantize -t gptq x.tns
+    assert_output --partial "did you mean 'gptq"
+    assert_output --partial "'gptq4'"
+    run -2 quantize -t q4 x.tns
+    assert_output --partial "'q4_0'"
+    run -2 shard-ckpt help
+    assert_output --partial "unknown subcommand 'help'; did you mean '--help'?"
+    run -2 allreduce-bench -n 2
+    assert_line --index 0 "allreduce-bench: unknown subcommand '2': the subcommand stands before its options ('-n')"
+    run -2 fa-run chekc x.tns
+    assert_line --index 0 "fa-run: unknown subcommand 'chekc'; did you mean 'check'?"
+    run -2 quantize mesure x.tns
+    assert_output --partial "did you mean 'measure'?"
+    cp x.tns mesure
+    quantize mesure -o y.tns # a file of that name
+    run -4 quantize other.tns
+    assert_output --partial 'other.tns: cannot open'
+}
+
+@test "dtypes: one list, where an option takes one; a wrong one is named once" {
+    local command
+    for command in tns-cat tns-gen quantize 'quantize decode' shard-ckpt 'shard-ckpt convert' kv-pack \
+        'allreduce-bench run' 'fa-run bench'; do
+        $command --list=dtypes | grep -P '^bf16\t16 bits; also bfloat16$'
+    done
+    tns-cat --list=dtypes | grep -P '^f16\t16 bits; also float16, half, fp16$'
+    tns-cat --list=dtypes | grep -P '^q4_k\t256 elements in 144 bytes$'
+    tns-cat --list=tables | grep -P '^dtypes\t'
+    run -2 tns-check --list=dtypes
+    run -2 tns-cat -d bfloat17 x.tns
+    assert_line --index 0 "tns-cat: --dtype: 'bfloat17': unknown dtype; did you mean 'bfloat16'?"
+    run -2 tns-gen w:shape=4,dtype=F16
+    assert_line --index 0 "tns-gen: 'w:shape=4,dtype=F16': dtype: 'F16': unknown dtype; did you mean 'f16'?"
+    run -2 tns-cat -d 'a=F32' x.tns
+    assert_output --partial "'F32': unknown dtype; did you mean 'f32'?"
 }
 
 @test "keys of NAME:KEY=VALUE: listed, and named where one is wrong" {
@@ -155,7 +197,7 @@ prepare() {
     quantize --list=codecs | grep -P '^gptq4\t.*; keys: '
     run -2 shard-ckpt plan --to megatron:tpp=2 "$ROOT/tests/data/hf/llama_demo" out
     assert_output --partial "unknown key 'tpp' (its keys: tp, pp, vpp, "
-    assert_output --partial "did you mean 'tp'?"
+    assert_output --partial "did you mean 'tp', 'pp' or 'vpp'?"
     run -2 quantize -t q8_0:group=2 x.tns
     assert_output --partial "unknown key 'group' (it has no keys)"
 }
@@ -205,6 +247,8 @@ complete_words() {
     complete_words pipe-sched draw z | grep -x z-file
     complete_words allreduce-bench run --algo r | grep -x ring
     complete_words quantize g | grep -x gen-file
+    assert_equal "$(complete_words tns-cat -d b | xargs)" 'bool bf16'
+    assert_equal "$(complete_words tns-gen --dtype = b | xargs)" 'bool bf16'
 }
 
 @test "fish completes values from the tables" {

@@ -81,6 +81,10 @@ TU_API const struct tu_dtype *tu_dtype_named(const char *name);
 TU_API const struct tu_dtype *tu_dtype_row(size_t i); /* NULL past the end */
 /* What a person may call it: the name, or that of torch and numpy: float16, half, torch.int8. */
 TU_API const struct tu_dtype *tu_dtype_called(const char *name);
+/* Name i that is not the registry's own, and its code; NULL past the end. */
+TU_API const char *tu_dtype_other(size_t i, uint32_t *code);
+/* The same as tu_dtype_called, or TU_EUSAGE with what was perhaps meant. */
+TU_API TU_MUST int tu_parse_dtype(const char *s, uint32_t *code, struct tu_err *err);
 /* Name of a code; "0x1234" in buf for an unknown one. */
 TU_API const char *tu_dtype_text(uint32_t code, char buf[8]);
 /* True for f64 f32 f16 bf16 and the fp8, fp6, fp4 types. */

@@ -40,9 +40,10 @@ TU_API TU_MUST int tu_shape_text(struct tu_buf *out, const uint64_t *dim, unsign
 TU_API const char *tu_size_text(uint64_t bytes, char out[16]);
 /* Damerau-Levenshtein distance, cut off above `max`: for "did you mean". */
 TU_API unsigned tu_text_distance(const char *a, const char *b, unsigned max);
-/* Append "; did you mean 'X'?" to *err if one of the names is like the word: in another case,
- * mistyped, or one begins with the other. next(ctx, i) gives the names and NULL past the end. */
-TU_API void tu_suggest(struct tu_err *err, const char *word,
+/* Append "; did you mean 'X' or 'Y'?" to *err if names are like the word: in another case,
+ * mistyped, or one begins with the other; of equally near ones the first four. next(ctx, i) gives
+ * the names and NULL past the end; `before` ("--") stands before each. False: none is like it. */
+TU_API bool tu_suggest(struct tu_err *err, const char *word, const char *before,
                        const char *(*next)(const void *ctx, size_t i), const void *ctx);
 
 /* NAME[:KEY=VALUE,…]: layouts, codecs, algorithms, topologies. A VALUE holds no comma; lists

@@ -135,7 +135,7 @@ static void test_refusals(void)
     static const struct {
         const char *line, *part;
     } bad[] = {
-        {"--fla", "did you mean 'flag'"},
+        {"--fla", "did you mean '--flag'"},
         {"--unknownthing", "unknown option '--unknownthing'"},
         {"-Z", "unknown option '-Z'"},
         {"--u64", "needs a value"},

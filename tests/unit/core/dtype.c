@@ -78,6 +78,17 @@ int main(void)
            tu_dtype_called("torch.float8_e4m3fn")->code == TU_F8_E4M3FN &&
            !tu_dtype_called("float17") && !tu_dtype_called("torch.") && !tu_dtype_named("float16"),
        "names of torch and numpy are input alone");
+    bool all = true;
+    const char *other;
+    for (uint32_t i = 0, code; (other = tu_dtype_other(i, &code)); i++)
+        all &= tu_dtype_called(other) == tu_dtype_find(code) && !tu_dtype_named(other);
+    ok(all, "each of them is found");
+    uint32_t parsed = 0;
+    ok(!tu_parse_dtype("torch.int8", &parsed, &err) && parsed == TU_I8, "torch.int8");
+    eq_int(tu_parse_dtype("BF16", &parsed, &err), TU_EUSAGE, "BF16");
+    eq_str(err.msg, "'BF16': unknown dtype; did you mean 'bf16'?", "and what was meant");
+    eq_int(tu_parse_dtype("bfloat17", &parsed, &err), TU_EUSAGE, "bfloat17");
+    eq_str(err.msg, "'bfloat17': unknown dtype; did you mean 'bfloat16'?", "another name is near");
     char buf[8];
     eq_str(tu_dtype_text(TU_F8_E4M3FN, buf), "f8_e4m3fn", "name of a code");
     eq_str(tu_dtype_text(0x1234, buf), "0x1234", "name of an unknown code");

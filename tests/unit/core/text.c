@@ -46,6 +46,36 @@ static const struct { const char *a, *b; unsigned max, is; } near[] = {
     {"shape", "shapes", 2, 1}, {"abcdef", "a", 2, 3}, {"block", "clock", 1, 1},
 };
 
+static const char *nth(const void *ctx, size_t i)
+{
+    return ((const char *const *)ctx)[i];
+}
+
+static void test_suggest(void)
+{
+    static const char *const known[] = {"list", "to",    "gptq2", "gptq3", "gptq4", "gptq8",
+                                        "q4_0", "q4_1",  "q4_k",  "q4_k_m", "q4_k_s", "check",
+                                        "q4_0", "check-layout", NULL};
+    static const struct {
+        const char *word, *says;
+    } cases[] = {
+        {"bits", ""}, /* two mistakes in four letters */
+        {"tp", ""},
+        {"chekc", "; did you mean '-check'?"},
+        {"gptq", "; did you mean '-gptq2', '-gptq3', '-gptq4' or '-gptq8'?"},
+        {"q4", "; did you mean '-q4_0', '-q4_1', '-q4_k' or '-q4_k_m'?"},
+        {"Q4-K", "; did you mean '-q4_k'?"},
+        {"check-lay", "; did you mean '-check' or '-check-layout'?"},
+        {"nothing-like-it", ""},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct tu_err err = {0};
+        eq_int(tu_suggest(&err, cases[i].word, "-", nth, known), *cases[i].says != '\0',
+               "'%s' is like another", cases[i].word);
+        eq_str(err.msg, cases[i].says, "'%s'", cases[i].word);
+    }
+}
+
 int main(void)
 {
     struct tu_buf b = {0};
@@ -101,6 +131,8 @@ int main(void)
     big[100] = '\0';
     eq_u64(tu_text_distance(big, "q", 200), 201, "long texts are not compared");
     eq_u64(tu_text_distance(big, big, 2), 0, "unless they are equal");
+
+    test_suggest();
 
     tu_buf_reset(&b);
     const uint64_t dim[] = {2, 0, UINT64_MAX};
