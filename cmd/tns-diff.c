@@ -27,9 +27,9 @@ static const struct tu_column columns[] = {
     {"dtype_b", NULL, TU_COL_TEXT, 0},        {"shape_a", NULL, TU_COL_SHAPE, 0},
     {"shape_b", NULL, TU_COL_SHAPE, 0},       {"values", "VALUES", TU_COL_U64, 0},
     {"differ", "DIFFER", TU_COL_U64, 0},      {"outside", "OUTSIDE", TU_COL_U64, 0},
-    {"max_abs", "MAX ABS", TU_COL_REAL, 0},   {"max_rel", "MAX REL", TU_COL_REAL, 0},
+    {"max_abs", "MAX_ABS", TU_COL_REAL, 0},   {"max_rel", "MAX_REL", TU_COL_REAL, 0},
     {"max_ulp", "ULP", TU_COL_U64, 0},        {"cosine", "COSINE", TU_COL_REAL, 0},
-    {"sqnr_db", "SQNR DB", TU_COL_REAL, 0},   {"worst", "WORST", TU_COL_JSON, 0},
+    {"sqnr_db", "SQNR_DB", TU_COL_REAL, 0},   {"worst", "WORST", TU_COL_JSON, 0},
     {"a", "A", TU_COL_VALUE, 0},              {"b", "B", TU_COL_VALUE, 0},
     {"name", "NAME", TU_COL_NAME, 0},         {0},
 };

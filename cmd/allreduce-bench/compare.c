@@ -14,16 +14,16 @@ static const struct tu_opt options[] = {
 };
 
 static const struct tu_column columns[] = {
-    {"collective", "collective", TU_COL_TEXT, 0},
-    {"algorithm", "algorithm", TU_COL_TEXT, 0},
-    {"dtype", "dtype", TU_COL_TEXT, 0},
-    {"ranks", "ranks", TU_COL_U64, 0},
-    {"bytes", "bytes", TU_COL_U64, 0},
-    {"place", "place", TU_COL_TEXT, 0},
-    {"a_p50_us", "a us", TU_COL_REAL, 0},
-    {"b_p50_us", "b us", TU_COL_REAL, 0},
-    {"change_pct", "change %", TU_COL_REAL, 0},
-    {"slower", "slower", TU_COL_BOOL, 0},
+    {"collective", "COLLECTIVE", TU_COL_TEXT, 0},
+    {"algorithm", "ALGORITHM", TU_COL_TEXT, 0},
+    {"dtype", "DTYPE", TU_COL_TEXT, 0},
+    {"ranks", "RANKS", TU_COL_U64, 0},
+    {"bytes", "BYTES", TU_COL_U64, 0},
+    {"place", "PLACE", TU_COL_TEXT, 0},
+    {"a_p50_us", "A_US", TU_COL_REAL, 0},
+    {"b_p50_us", "B_US", TU_COL_REAL, 0},
+    {"change_pct", "CHANGE_%", TU_COL_REAL, 0},
+    {"slower", "SLOWER", TU_COL_BOOL, 0},
     {NULL, NULL, TU_COL_TEXT, 0},
 };
 

@@ -4,18 +4,18 @@
 #include "allreduce-bench/bench.h"
 
 static const struct tu_column columns[] = {
-    {"pattern", "pattern", TU_COL_TEXT, 24},
-    {"ranks", "ranks", TU_COL_U64, 5},
-    {"steps", "steps", TU_COL_U64, 6},
-    {"time_us", "step us", TU_COL_REAL, 11},
-    {"compute_us", "compute us", TU_COL_REAL, 11},
-    {"comm_us", "comm us", TU_COL_REAL, 11},
-    {"exposed_us", "exposed us", TU_COL_REAL, 11},
-    {"operations", "ops", TU_COL_U64, 5},
+    {"pattern", "PATTERN", TU_COL_TEXT, 24},
+    {"ranks", "RANKS", TU_COL_U64, 5},
+    {"steps", "STEPS", TU_COL_U64, 6},
+    {"time_us", "STEP_US", TU_COL_REAL, 11},
+    {"compute_us", "COMPUTE_US", TU_COL_REAL, 11},
+    {"comm_us", "COMM_US", TU_COL_REAL, 11},
+    {"exposed_us", "EXPOSED_US", TU_COL_REAL, 11},
+    {"operations", "OPS", TU_COL_U64, 5},
     {"bytes", NULL, TU_COL_U64, 0},
-    {"sent_bytes", "sent", TU_COL_U64, 12},
+    {"sent_bytes", "SENT_BYTES", TU_COL_U64, 12},
     {"messages", NULL, TU_COL_U64, 0},
-    {"wrong", "wrong", TU_COL_U64, 5},
+    {"wrong", "WRONG", TU_COL_U64, 5},
     {NULL, NULL, TU_COL_TEXT, 0},
 };
 

@@ -55,13 +55,13 @@ static const struct tu_opt options[] = {
 };
 
 static const struct tu_column columns[] = {
-    {"algorithm", "algorithm", TU_COL_TEXT, 24},
-    {"ranks", "ranks", TU_COL_U64, 7},
-    {"bytes", "bytes", TU_COL_U64, 12},
-    {"time_us", "time us", TU_COL_REAL, 12},
-    {"closed_form_us", "closed us", TU_COL_REAL, 12},
-    {"bound_us", "bound us", TU_COL_REAL, 12},
-    {"rounds", "rounds", TU_COL_U64, 8},
+    {"algorithm", "ALGORITHM", TU_COL_TEXT, 24},
+    {"ranks", "RANKS", TU_COL_U64, 7},
+    {"bytes", "BYTES", TU_COL_U64, 12},
+    {"time_us", "TIME_US", TU_COL_REAL, 12},
+    {"closed_form_us", "CLOSED_US", TU_COL_REAL, 12},
+    {"bound_us", "BOUND_US", TU_COL_REAL, 12},
+    {"rounds", "ROUNDS", TU_COL_U64, 8},
     {"messages", NULL, TU_COL_U64, 0},
     {"busiest_rank", NULL, TU_COL_U64, 0},
     {"busiest_bytes", NULL, TU_COL_REAL, 0},
@@ -243,8 +243,8 @@ static int over_clocks(struct tu_ctx *ctx, struct tu_err *err)
 
 static int under_loggp(struct tu_ctx *ctx, const char *path, struct tu_err *err)
 {
-    static const struct tu_column cols[] = {{"rank", "rank", TU_COL_U64, 6},
-                                            {"finish_ns", "finish ns", TU_COL_U64, 14},
+    static const struct tu_column cols[] = {{"rank", "RANK", TU_COL_U64, 6},
+                                            {"finish_ns", "FINISH_NS", TU_COL_U64, 14},
                                             {NULL, NULL, TU_COL_TEXT, 0}};
     const struct tu_loggp m = {opt.L, opt.o, opt.g, opt.G, opt.O};
     char *text;
@@ -272,10 +272,10 @@ static int under_loggp(struct tu_ctx *ctx, const char *path, struct tu_err *err)
 static int by_tuner(struct tu_ctx *ctx, struct tu_err *err)
 {
     static const char *const protos[] = {"LL", "LL128", "Simple"};
-    static const struct tu_column cols[] = {{"protocol", "protocol", TU_COL_TEXT, 8},
-                                            {"ring_us", "ring us", TU_COL_REAL, 12},
-                                            {"tree_us", "tree us", TU_COL_REAL, 12},
-                                            {"ratio", "ratio", TU_COL_REAL, 8},
+    static const struct tu_column cols[] = {{"protocol", "PROTOCOL", TU_COL_TEXT, 8},
+                                            {"ring_us", "RING_US", TU_COL_REAL, 12},
+                                            {"tree_us", "TREE_US", TU_COL_REAL, 12},
+                                            {"ratio", "RATIO", TU_COL_REAL, 8},
                                             {NULL, NULL, TU_COL_TEXT, 0}};
     if (!opt.nodes || opt.ranks < opt.nodes || opt.ranks % opt.nodes ||
         opt.ranks > 1 << 20)

@@ -29,18 +29,18 @@ static const struct tu_opt options[] = {
 };
 
 static const struct tu_column columns[] = {
-    {"compress", "compress", TU_COL_TEXT, 20},
-    {"ranks", "ranks", TU_COL_U64, 5},
-    {"bytes", "bytes", TU_COL_U64, 11},
-    {"wire_bytes", "wire", TU_COL_U64, 11},
-    {"ratio", "ratio", TU_COL_REAL, 8},
-    {"time_us", "time us", TU_COL_REAL, 10},
-    {"max_abs", "max abs", TU_COL_REAL, 11},
-    {"relative", "relative", TU_COL_REAL, 11},
-    {"cosine", "cosine", TU_COL_REAL, 9},
-    {"bias", "bias", TU_COL_REAL, 12},
+    {"compress", "COMPRESS", TU_COL_TEXT, 20},
+    {"ranks", "RANKS", TU_COL_U64, 5},
+    {"bytes", "BYTES", TU_COL_U64, 11},
+    {"wire_bytes", "WIRE_BYTES", TU_COL_U64, 11},
+    {"ratio", "RATIO", TU_COL_REAL, 8},
+    {"time_us", "TIME_US", TU_COL_REAL, 10},
+    {"max_abs", "MAX_ABS", TU_COL_REAL, 11},
+    {"relative", "RELATIVE", TU_COL_REAL, 11},
+    {"cosine", "COSINE", TU_COL_REAL, 9},
+    {"bias", "BIAS", TU_COL_REAL, 12},
     {"steps", NULL, TU_COL_U64, 0},
-    {"averaged", "averaged", TU_COL_REAL, 11},
+    {"averaged", "AVERAGED", TU_COL_REAL, 11},
     {NULL, NULL, TU_COL_TEXT, 0},
 };
 

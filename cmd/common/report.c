@@ -14,6 +14,7 @@
 #define FLUSH_BYTES ((size_t)32 << 10)
 #define FLUSH_SECONDS 0.05 /* rows that come slower are seen at once */
 #define COLUMNS_MAX 48
+#define BETWEEN 2 /* blanks between columns */
 
 struct dest {
     struct tu_buf buf;
@@ -274,23 +275,22 @@ static bool to_the_right(enum tu_column_kind kind)
            kind == TU_COL_BYTES || kind == TU_COL_DIGITS || kind == TU_COL_VALUE;
 }
 
-/* One line from consecutive texts; returns the text after the last. */
+/* One line from consecutive texts; returns the text after the last. Blanks wait for what they
+ * stand before, so that no line ends in one. */
 static const char *print_line(struct tu_ctx *ctx, const char *s)
 {
-    const char *between = "";
+    unsigned blanks = 0;
     for (size_t i = 0; i < report.ncolumns; i++) {
         const struct tu_column *c = &report.columns[i];
         if (!c->title)
             continue;
-        if (!report.filled[i]) {
-            s += strlen(s) + 1;
-            continue;
+        if (report.filled[i]) {
+            unsigned w = screen_width(s), pad = w < report.width[i] ? report.width[i] - w : 0;
+            bool right = to_the_right(c->kind);
+            if (w)
+                tu_print(ctx, "%*s%s", (int)(blanks + (right ? pad : 0)), "", s);
+            blanks = (w ? 0 : blanks) + (w && right ? 0 : pad) + BETWEEN;
         }
-        unsigned w = screen_width(s), pad = w < report.width[i] ? report.width[i] - w : 0;
-        bool right = to_the_right(c->kind);
-        tu_print(ctx, "%s%*s%s%*s", between, right ? (int)pad : 0, "", s,
-                 right || c->kind == TU_COL_NAME ? 0 : (int)pad, "");
-        between = "  ";
         s += strlen(s) + 1;
     }
     tu_print(ctx, "\n");

@@ -23,7 +23,7 @@ bool tu_json_wanted(struct tu_ctx *ctx);
 enum tu_column_kind {
     TU_COL_TEXT,  /* .s, escaped in text */
     TU_COL_DIGITS,/* .s, a number's text: a string in JSON, to the right in text */
-    TU_COL_NAME,  /* the same, last on its line: not padded */
+    TU_COL_NAME,  /* the same, last on its line */
     TU_COL_U64,   /* .u */
     TU_COL_I64,   /* .i */
     TU_COL_REAL,  /* .f, six significant digits in text */
@@ -36,7 +36,8 @@ enum tu_column_kind {
 
 struct tu_column {
     const char *key;   /* in JSON; "": only in the text; NULL ends the columns */
-    const char *title; /* in the text table; NULL: only in JSON */
+    const char *title; /* in the text table, capitals and digits with the unit, "P50_US", no
+                        * blanks: awk reads it; NULL: only in JSON */
     enum tu_column_kind kind;
     unsigned width;    /* when every column has one, rows are printed as they come; else
                         * columns without a text in any row are left out of the table */

@@ -37,12 +37,12 @@ static const struct tu_opt options[] = {
 };
 
 static const struct tu_column columns[] = {
-    {"name", "result", TU_COL_TEXT, 0},     {"ok", "ok", TU_COL_BOOL, 0},
-    {"max_abs", "max abs", TU_COL_REAL, 0}, {"allowed", "allowed", TU_COL_REAL, 0},
-    {"max_rel", "max rel", TU_COL_REAL, 0}, {"rmse_ratio", "rmse", TU_COL_REAL, 0},
-    {"cosine", "cosine", TU_COL_REAL, 0},   {"index", "worst", TU_COL_U64, 0},
-    {"got", "got", TU_COL_REAL, 0},         {"expected", "expected", TU_COL_REAL, 0},
-    {"odd", "nan/inf", TU_COL_U64, 0},      {NULL, NULL, 0, 0},
+    {"name", "RESULT", TU_COL_TEXT, 0},     {"ok", "OK", TU_COL_BOOL, 0},
+    {"max_abs", "MAX_ABS", TU_COL_REAL, 0}, {"allowed", "ALLOWED", TU_COL_REAL, 0},
+    {"max_rel", "MAX_REL", TU_COL_REAL, 0}, {"rmse_ratio", "RMSE_RATIO", TU_COL_REAL, 0},
+    {"cosine", "COSINE", TU_COL_REAL, 0},   {"index", "INDEX", TU_COL_U64, 0},
+    {"got", "GOT", TU_COL_REAL, 0},         {"expected", "EXPECTED", TU_COL_REAL, 0},
+    {"nan_inf", "NAN_INF", TU_COL_U64, 0},  {NULL, NULL, 0, 0},
 };
 
 static double epsilon(uint32_t dtype)

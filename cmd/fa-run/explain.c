@@ -12,12 +12,12 @@
 enum { CACHE = 2 << 20, TILE = 128 }; /* bytes of a second-level cache; rows of a tile */
 
 static const struct tu_column columns[] = {
-    {"form", "form", TU_COL_TEXT, 0},
-    {"passes", "passes", TU_COL_U64, 0},
-    {"moved_bytes", "moved", TU_COL_BYTES, 0},
-    {"flops", "flops", TU_COL_REAL, 0},
-    {"intensity", "flops/byte", TU_COL_REAL, 0},
-    {"bound_ratio", "moved/bound", TU_COL_REAL, 0},
+    {"form", "FORM", TU_COL_TEXT, 0},
+    {"passes", "PASSES", TU_COL_U64, 0},
+    {"moved_bytes", "MOVED", TU_COL_BYTES, 0},
+    {"flops", "FLOPS", TU_COL_REAL, 0},
+    {"intensity", "FLOPS/BYTE", TU_COL_REAL, 0},
+    {"bound_ratio", "MOVED/BOUND", TU_COL_REAL, 0},
     {NULL, NULL, 0, 0},
 };
 

@@ -32,9 +32,9 @@ static const struct tu_opt options[] = {
 
 static const struct tu_column columns[] = {
     {"layer", "LAYER", TU_COL_U64, 0},        {"head", "HEAD", TU_COL_U64, 0},
-    {"ratio", "RATIO", TU_COL_REAL, 0},       {"k_rel", "K-REL", TU_COL_REAL, 0},
-    {"v_rel", "V-REL", TU_COL_REAL, 0},       {"k_max", "K-MAX", TU_COL_REAL, 0},
-    {"v_max", "V-MAX", TU_COL_REAL, 0},       {"output_rel", "OUT-REL", TU_COL_REAL, 0},
+    {"ratio", "RATIO", TU_COL_REAL, 0},       {"k_rel", "K_REL", TU_COL_REAL, 0},
+    {"v_rel", "V_REL", TU_COL_REAL, 0},       {"k_max", "K_MAX", TU_COL_REAL, 0},
+    {"v_max", "V_MAX", TU_COL_REAL, 0},       {"output_rel", "OUT_REL", TU_COL_REAL, 0},
     {"kl", "KL", TU_COL_REAL, 0},             {"top1", "TOP1", TU_COL_REAL, 0}, {0},
 };
 

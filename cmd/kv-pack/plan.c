@@ -39,13 +39,13 @@ static const struct tu_opt options[] = {
 
 static const struct tu_column columns[] = {
     {"tokens", "TOKENS", TU_COL_U64, 0},
-    {"kv_bytes", "KV-BYTES", TU_COL_U64, 0},
-    {"kv_gib", "KV-GiB", TU_COL_REAL, 0},
+    {"kv_bytes", "KV_BYTES", TU_COL_U64, 0},
+    {"kv_gib", "KV_GIB", TU_COL_REAL, 0},
     {"users", "USERS", TU_COL_U64, 0},
-    {"prefill_s", "PREFILL-S", TU_COL_REAL, 0},
-    {"decode_s", "DECODE-S", TU_COL_REAL, 0},
-    {"switch_s", "SWITCH-S", TU_COL_REAL, 0},
-    {"load_above_gbs", "LOAD>GB/S", TU_COL_REAL, 0},
+    {"prefill_s", "PREFILL_S", TU_COL_REAL, 0},
+    {"decode_s", "DECODE_S", TU_COL_REAL, 0},
+    {"switch_s", "SWITCH_S", TU_COL_REAL, 0},
+    {"load_above_gbs", "LOAD_GB/S", TU_COL_REAL, 0},
     {"page_tokens", NULL, TU_COL_U64, 0},
     {0},
 };
@@ -78,13 +78,13 @@ static int one(struct tu_ctx *ctx, const struct tu_kv_sizes *s, const struct tu_
 static const struct tu_column mapped[] = {
     {"tokens", "TOKENS", TU_COL_U64, 0},
     {"page", "PAGE", TU_COL_U64, 0},
-    {"page_tokens", "PAGE-TOKENS", TU_COL_U64, 0},
-    {"group_bytes", "GROUP-BYTES", TU_COL_U64, 0},
+    {"page_tokens", "PAGE_TOKENS", TU_COL_U64, 0},
+    {"group_bytes", "GROUP_BYTES", TU_COL_U64, 0},
     {"groups", "GROUPS", TU_COL_U64, 0},
-    {"reserved", "RESERVED-BYTES", TU_COL_U64, 0},
+    {"reserved", "RESERVED_BYTES", TU_COL_U64, 0},
     {"waste", "WASTE", TU_COL_REAL, 0},
-    {"map_us", "MAP-US", TU_COL_REAL, 0},
-    {"touch_us", "TOUCH-US", TU_COL_REAL, 0},
+    {"map_us", "MAP_US", TU_COL_REAL, 0},
+    {"touch_us", "TOUCH_US", TU_COL_REAL, 0},
     {0},
 };
 

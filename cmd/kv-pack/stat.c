@@ -36,7 +36,7 @@ static const struct tu_column cache_columns[] = {
     {"tokens", "TOKENS", TU_COL_U64, 0},     {"layers", "LAYERS", TU_COL_U64, 0},
     {"kv_heads", "HEADS", TU_COL_U64, 0},    {"head_dim_k", "DK", TU_COL_U64, 0},
     {"head_dim_v", "DV", TU_COL_U64, 0},     {"layout", "LAYOUT", TU_COL_TEXT, 0},
-    {"bytes", "BYTES", TU_COL_U64, 0},       {"bytes_per_token", "PER-TOKEN", TU_COL_REAL, 0},
+    {"bytes", "BYTES", TU_COL_U64, 0},       {"bytes_per_token", "PER_TOKEN", TU_COL_REAL, 0},
     {"waste", "WASTE", TU_COL_REAL, 0},      {"tp_rank", NULL, TU_COL_U64, 0},
     {"tp_size", "TP", TU_COL_U64, 0},        {"rot", NULL, TU_COL_U64, 0},
     {"model", NULL, TU_COL_TEXT, 0},         {"weights", NULL, TU_COL_TEXT, 0},
@@ -188,7 +188,7 @@ static int show_record(struct tu_ctx *ctx, struct tu_kv *kv, size_t i, struct tu
 
 static const struct tu_column pair_columns[] = {
     {"tokens", "SHARED", TU_COL_U64, 0}, {"blocks", "BLOCKS", TU_COL_U64, 0},
-    {"of_first", "OF-A", TU_COL_U64, 0}, {"of_second", "OF-B", TU_COL_U64, 0},
+    {"of_first", "OF_A", TU_COL_U64, 0}, {"of_second", "OF_B", TU_COL_U64, 0},
     {"identity", "IDENTITY", TU_COL_TEXT, 0}, {"first", "A", TU_COL_TEXT, 0},
     {"second", "B", TU_COL_NAME, 0},     {0},
 };

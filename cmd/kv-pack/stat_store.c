@@ -10,7 +10,7 @@ static const struct tu_column columns[] = {
     {"tokens", "TOKENS", TU_COL_U64, 0},        {"blocks", "BLOCKS", TU_COL_U64, 0},
     {"bytes", "BYTES", TU_COL_U64, 0},          {"shared_tokens", "SHARED", TU_COL_U64, 0},
     {"shared_blocks", NULL, TU_COL_U64, 0},     {"own_bytes", "OWN", TU_COL_U64, 0},
-    {"space", "SPACE", TU_COL_TEXT, 0},         {"last_block", "LAST-BLOCK", TU_COL_NAME, 0},
+    {"space", "SPACE", TU_COL_TEXT, 0},         {"last_block", "LAST_BLOCK", TU_COL_NAME, 0},
     {0},
 };
 

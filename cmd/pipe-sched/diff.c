@@ -18,8 +18,8 @@ static const struct tu_column columns[] = {
     {"position", "POSITION", TU_COL_U64, 0},
     {"first", "FIRST", TU_COL_TEXT, 0},
     {"second", "SECOND", TU_COL_TEXT, 0},
-    {"end_first", "FIRST ENDS", TU_COL_DIGITS, 0},
-    {"end_second", "SECOND ENDS", TU_COL_DIGITS, 0},
+    {"end_first", "FIRST_ENDS", TU_COL_DIGITS, 0},
+    {"end_second", "SECOND_ENDS", TU_COL_DIGITS, 0},
     {"gain", "GAIN", TU_COL_DIGITS, 0},
     {0},
 };

@@ -36,7 +36,7 @@ static const struct tu_column columns[] = {
     {"stage", "STAGE", TU_COL_U64, 6},
     {"peers", "PEERS", TU_COL_U64, 6},
     {"served", "SERVED", TU_COL_U64, 10},
-    {"load", "MEAN LOAD", TU_COL_REAL, 10},
+    {"load", "MEAN_LOAD", TU_COL_REAL, 10},
     {0},
 };
 

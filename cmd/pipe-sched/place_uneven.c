@@ -60,7 +60,7 @@ static uint32_t nic_of(const struct devices *d, size_t k)
 
 static const struct tu_column nic_columns[] = {
     {"stage", "STAGE", TU_COL_U64, 6},    {"layers", "LAYERS", TU_COL_U64, 7},
-    {"time_s", "TIME S", TU_COL_REAL, 10}, {"network", "NETWORK", TU_COL_TEXT, 12},
+    {"time_s", "TIME_S", TU_COL_REAL, 10}, {"network", "NETWORK", TU_COL_TEXT, 12},
     {"devices", "DEVICES", TU_COL_NAME, 1}, {0},
 };
 
@@ -124,7 +124,7 @@ static int run_nics(struct tu_ctx *ctx, const char *path, struct tu_err *err)
 
 static const struct tu_column uneven_columns[] = {
     {"device", "DEVICE", TU_COL_TEXT, 16}, {"batch", "BATCH", TU_COL_U64, 7},
-    {"time_s", "TIME S", TU_COL_REAL, 10}, {"state_bytes", "STATE", TU_COL_BYTES, 10},
+    {"time_s", "TIME_S", TU_COL_REAL, 10}, {"state_bytes", "STATE", TU_COL_BYTES, 10},
     {"free_bytes", "FREE", TU_COL_BYTES, 10}, {0},
 };
 

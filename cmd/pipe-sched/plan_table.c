@@ -21,9 +21,9 @@ static const struct tu_column columns[] = {
     {"zero", "ZERO", TU_COL_U64, 0},
     {"offload", "OFFLOAD", TU_COL_TEXT, 0},
     {"step_s", NULL, TU_COL_REAL, 0},
-    {"", "STEP S", TU_COL_DIGITS, 0},
+    {"", "STEP_S", TU_COL_DIGITS, 0},
     {"mfu_pct", NULL, TU_COL_REAL, 0},
-    {"", "MFU %", TU_COL_DIGITS, 0},
+    {"", "MFU_%", TU_COL_DIGITS, 0},
     {"memory_bytes", "MEMORY", TU_COL_BYTES, 0},
     {"state_bytes", NULL, TU_COL_U64, 0},
     {"activation_bytes", NULL, TU_COL_U64, 0},
@@ -33,10 +33,10 @@ static const struct tu_column columns[] = {
     {"ep_s", NULL, TU_COL_REAL, 0},
     {"cp_s", NULL, TU_COL_REAL, 0},
     {"bubble_s", NULL, TU_COL_REAL, 0},
-    {"", "BUBBLE %", TU_COL_DIGITS, 0},
+    {"", "BUBBLE_%", TU_COL_DIGITS, 0},
     {"pp_s", NULL, TU_COL_REAL, 0},
     {"dp_s", NULL, TU_COL_REAL, 0},
-    {"", "DP %", TU_COL_DIGITS, 0},
+    {"", "DP_%", TU_COL_DIGITS, 0},
     {"update_s", NULL, TU_COL_REAL, 0},
     {"sent_bytes", "SENT", TU_COL_BYTES, 0},
     {"tp_sent_bytes", NULL, TU_COL_U64, 0},
@@ -167,7 +167,7 @@ static size_t line_of(const struct tu_column *c)
         const char *title;
         size_t n;
     } wide[] = {{"VPP", 3},      {"DP", 4},       {"EP", 3},    {"SCHEDULE", 16},
-                {"STEP S", 7},   {"MEMORY", 8},   {"SENT", 8}};
+                {"STEP_S", 7},   {"MEMORY", 8},   {"SENT", 8}};
     size_t sum = 0;
     for (; c->key; c++) {
         size_t n = c->title ? strlen(c->title) : 0;
@@ -183,7 +183,7 @@ static size_t line_of(const struct tu_column *c)
 static const struct tu_column *used(const struct tu_train_plan *p, const bool *shown)
 {
     static struct tu_column out[sizeof columns / sizeof *columns];
-    static const char *const spare[] = {"DP %", "BUBBLE %", "SENT", "RECOMP"};
+    static const char *const spare[] = {"DP_%", "BUBBLE_%", "SENT", "RECOMP"};
     uint32_t most[3] = {1, 1, 1};
     bool offload = false;
     for (size_t k = 0; k < p->n; k++)

@@ -19,9 +19,9 @@ struct run {
 static const struct tu_column columns[] = {
     {"rows", "ROWS", TU_COL_U64, 0},
     {"kl_mean", "KL", TU_COL_REAL, 0},
-    {"kl_error", "+-", TU_COL_REAL, 0},
+    {"kl_error", "KL_ERROR", TU_COL_REAL, 0},
     {"kl_median", "MEDIAN", TU_COL_REAL, 0},
-    {"kl_p99", "99%", TU_COL_REAL, 0},
+    {"kl_p99", "P99", TU_COL_REAL, 0},
     {"kl_max", "MAX", TU_COL_REAL, 0},
     {"same_top", "SAME_TOP", TU_COL_REAL, 0},
     {"same_top_error", NULL, TU_COL_REAL, 0},

@@ -7,7 +7,7 @@
 static const struct tu_column columns[] = {
     {"dtype", "FROM", TU_COL_TEXT, 0},
     {"type", "TYPE", TU_COL_TEXT, 0},
-    {"fallback_from", "INSTEAD OF", TU_COL_TEXT, 0},
+    {"fallback_from", "FALLBACK_FROM", TU_COL_TEXT, 0},
     {"bpw", "BPW", TU_COL_REAL, 0},
     {"shape", "SHAPE", TU_COL_SHAPE, 0},
     {"bytes", "BYTES", TU_COL_U64, 0},

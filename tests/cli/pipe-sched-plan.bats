@@ -228,7 +228,7 @@ END
         line=${line%$'\r'}
         [ "${#line}" -le 80 ]
     done
-    assert_line --index 1 --partial 'MFU %'
+    assert_line --index 1 --partial 'MFU_%'
     # What the table leaves out is in JSON, under its own name only.
     run -0 pipe-sched plan $args --top 1 --json
     assert_line --index 1 --regexp '"recompute":"[a-z]+","zero":.*"bubble_s":[0-9.]+,.*"dp_s":[0-9.]+'

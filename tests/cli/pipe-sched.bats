@@ -250,7 +250,7 @@ data=$ROOT/tests/data/sched
 @test "compare: one model for all rows, sorted, forward passes apart" {
     # Closed forms: 1F1B (m+p-1)·3; interleaved 3m + 3(p-1)/v; GPipe as 1F1B; inference m+p-1.
     run -0 pipe-sched compare -p 8 -m 32 1f1b interleaved-1f1b interleaved-1f1b:chunks=4 zb-v inference
-    assert_line --index 0 --regexp '^SCHEDULE +KIND +V +MAKESPAN +SPAN +BUBBLE +SPAN BUBBLE +PEAK M_B +TRANSFERS +COPIES$'
+    assert_line --index 0 --regexp '^SCHEDULE +KIND +V +MAKESPAN +SPAN +BUBBLE +SPAN_BUBBLE +PEAK_M_B +TRANSFERS +COPIES$'
     assert_line --index 1 --regexp '^zb-v +train +2 +99.5 +96 '
     assert_line --index 2 --regexp '^interleaved-1f1b:chunks=4 +train +4 +101.25 +101.25 '
     assert_line --index 3 --regexp '^interleaved-1f1b +train +2 +106.5 +106.5 '
@@ -395,7 +395,7 @@ pipe-sched: warning: --cost OPT=9: nothing here takes that time'
     pipe-sched gen -s 1f1b -p 2 -m 4 >a.json
     pipe-sched gen -s gpipe -p 2 -m 4 >b.json
     run -1 pipe-sched diff a.json b.json
-    assert_line --index 0 --regexp '^RANK +POSITION +FIRST +SECOND +FIRST ENDS +SECOND ENDS +GAIN$'
+    assert_line --index 0 --regexp '^RANK +POSITION +FIRST +SECOND +FIRST_ENDS +SECOND_ENDS +GAIN$'
     # 1F1B on two ranks: 0F0 0F1 0B0; GPipe goes on with 0F2. Both end at (4 + 1) * 3.
     assert_line --index 1 --regexp '^ +0 +2 +0B0 +0F2 +15 +15 +0$'
     run -0 pipe-sched diff a.json a.json
