@@ -5,6 +5,9 @@
 #include <stdio.h>
 #include <string.h>
 
+const char *const tui_chunks_keys[] = {"layout", "layers", "heads", "dim",  "dtype",
+                                       "chunk",  "latent", "hash",  "seed", NULL};
+
 int tui_chunks_spec(struct tui_chunks *c, const struct tu_spec *spec, const char *layout,
                     uint64_t chunk, struct tu_err *err)
 {
@@ -13,7 +16,11 @@ int tui_chunks_spec(struct tui_chunks *c, const struct tu_spec *spec, const char
     const char *dtype = tu_spec_get(s, "dtype"), *name = tu_spec_get(s, "layout");
     *c = (struct tui_chunks){0};
     c->g.latent = tu_spec_get(s, "latent") != NULL;
-    int rc = tu_kv_layout_find(&c->layout, name ? name : c->g.latent ? "ltd" : layout, err);
+    int rc = tu_kv_layout_find(&c->layout,
+                               name          ? name
+                               : c->g.latent ? "ltd"
+                                             : layout,
+                               err);
     if (!rc)
         rc = tu_spec_u64(s, "layers", 0, &c->g.layers, err);
     if (!rc)
@@ -37,14 +44,15 @@ int tui_chunks_ready(struct tui_chunks *c, struct tu_err *err)
                        "the file does not say all: layers=, heads=, dim= and dtype= are "
                        "needed");
     if (d->block_elems != 1 || !c->g.block || c->g.layers > 1 << 16)
-        return tu_fail(err, TU_EUSAGE, "chunks of %" PRIu64 " tokens of %s in %" PRIu64
-                                       " layers",
+        return tu_fail(err, TU_EUSAGE,
+                       "chunks of %" PRIu64 " tokens of %s in %" PRIu64 " layers",
                        c->g.block, d->name, c->g.layers);
     c->g.elem = d->block_bytes;
     int rc = tu_kv_place(&p, c->layout, TU_KV_K, &c->g, err);
     if (!rc && (p.col != 1 || (p.head != c->g.dim && c->g.heads > 1)))
-        rc = tu_fail(err, TU_EUNSUP, "chunks of layout '%s': a token's heads do not lie "
-                                     "together",
+        rc = tu_fail(err, TU_EUNSUP,
+                     "chunks of layout '%s': a token's heads do not lie "
+                     "together",
                      c->layout->name);
     c->row = rc ? 0 : p.bytes / c->g.block;
     return rc;
@@ -56,8 +64,8 @@ int tui_chunks_add(struct tui_chunks *c, struct tui_pieces *p, size_t file, uint
     if (!bytes || bytes % c->row || off > tu_in_size(p->file[file]) ||
         bytes > tu_in_size(p->file[file]) - off)
         return tu_fail(err, TU_EFORMAT,
-                       "%s: %" PRIu64 " bytes at byte %" PRIu64 " are no whole tokens of %"
-                       PRIu64 " bytes",
+                       "%s: %" PRIu64 " bytes at byte %" PRIu64
+                       " are no whole tokens of %" PRIu64 " bytes",
                        tu_in_name(p->file[file]), bytes, off, c->row);
     int rc = TU_GROW(&c->chunk, &c->cap, c->n, err);
     if (!rc)
@@ -81,7 +89,8 @@ static int add_piece(const struct tui_chunks *c, struct tui_pieces *p,
     struct tu_kv_geometry g = c->g;
     g.block = k->tokens;
     int rc = tu_kv_place(&at, c->layout, (enum tu_kv_side)side, &g, err);
-    uint64_t elem = tu_kv_offset(&at, k->layer < 0 ? layer : 0, (uint64_t)side, 0, 0, 0, 0);
+    uint64_t elem =
+        tu_kv_offset(&at, k->layer < 0 ? layer : 0, (uint64_t)side, 0, 0, 0, 0);
     uint64_t row = g.heads * g.dim * g.elem, stride = at.token * g.elem;
     return rc ? rc
               : tui_pieces_add(p,
@@ -105,7 +114,9 @@ static int add_record(const struct tui_chunks *c, struct tui_pieces *p, uint64_t
     if (c->g.latent)
         dim[1] = c->g.dim;
     snprintf(name, sizeof name, "kv.%" PRIu64 ".%s", layer,
-             c->g.latent ? "ckv" : side == TU_KV_K ? "k" : "v");
+             c->g.latent       ? "ckv"
+             : side == TU_KV_K ? "k"
+                               : "v");
     int rc = tui_pieces_record(p, name, c->dtype, dim, c->g.latent ? 2 : 3, err);
     for (size_t i = 0; !rc && i < c->n; i++)
         if (c->chunk[i].layer < 0 || (uint64_t)c->chunk[i].layer == layer)
@@ -135,7 +146,8 @@ int tui_chunks_open(struct tui_chunks *c, struct tui_pieces *p,
     return rc ? rc : tu_kv_finish(&p->base, err);
 }
 
-/* Saving ------------------------------------------------------------------------------- */
+/* Saving -------------------------------------------------------------------------------
+ */
 
 int tui_chunks_of(struct tui_chunks *c, struct tu_kv *kv, uint64_t *chunks,
                   struct tu_err *err)
@@ -146,11 +158,16 @@ int tui_chunks_of(struct tui_chunks *c, struct tu_kv *kv, uint64_t *chunks,
     if (rc)
         return rc;
     if (!e.latent && e.dim_k != e.dim_v)
-        return tu_fail(err, TU_EUNSUP, "%s: keys of %" PRIu64 " columns and values of %"
-                                       PRIu64 " do not fit one array",
+        return tu_fail(err, TU_EUNSUP,
+                       "%s: keys of %" PRIu64 " columns and values of %" PRIu64
+                       " do not fit one array",
                        kv->name, e.dim_k, e.dim_v);
-    c->g = (struct tu_kv_geometry){.layers = e.layers, .heads = e.heads, .dim = e.dim_k,
-                                   .block = block, .blocks = 1, .latent = e.latent};
+    c->g = (struct tu_kv_geometry){.layers = e.layers,
+                                   .heads = e.heads,
+                                   .dim = e.dim_k,
+                                   .block = block,
+                                   .blocks = 1,
+                                   .latent = e.latent};
     c->dtype = e.dtype;
     if (e.latent)
         rc = tu_kv_layout_find(&c->layout, "ltd", err);
@@ -177,8 +194,8 @@ int tui_chunks_data(const struct tui_chunks *c, struct tu_kv *kv, uint64_t i, vo
     rc = *data ? 0 : TU_ENOMEM;
     for (uint64_t l = 0; !rc && l < g.layers; l++)
         for (int s = TU_KV_K; !rc && s < (g.latent ? 1 : TU_KV_SIDES); s++) {
-            rc = tu_kv_read(kv, tu_kv_record(kv, l, (enum tu_kv_side)s), first * row, rows,
-                            (size_t)(g.block * row), err);
+            rc = tu_kv_read(kv, tu_kv_record(kv, l, (enum tu_kv_side)s), first * row,
+                            rows, (size_t)(g.block * row), err);
             if (!rc)
                 tu_kv_put(&p, *data, l, (uint64_t)s, NULL, 0, g.block, rows);
         }
@@ -188,6 +205,17 @@ int tui_chunks_data(const struct tui_chunks *c, struct tu_kv *kv, uint64_t i, vo
         *data = NULL;
     }
     return rc;
+}
+
+void tui_chunks_rest(const struct tui_chunks *c, const struct tu_kv *kv,
+                     const char *engine, const char *chunk, const struct tu_job *job)
+{
+    const uint64_t rest = kv->tokens % c->g.block;
+    if (rest)
+        tu_job_warn(job,
+                    "%s: the last %" PRIu64 " tokens fill no %s of %" PRIu64
+                    " and are left out",
+                    engine, rest, chunk, c->g.block);
 }
 
 int tui_chunks_names(struct tu_kv *kv, const int32_t *ids, uint64_t n, const char *scheme,

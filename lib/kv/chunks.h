@@ -19,6 +19,8 @@ struct tui_chunks {
     } *chunk;
     size_t n, cap;
 };
+/* The keys of an engine that keeps chunks. */
+extern const char *const tui_chunks_keys[];
 /* From the keys layout= layers= heads= dim= dtype= chunk= latent, those given; what is 0
  * afterwards is not known. */
 TU_MUST int tui_chunks_spec(struct tui_chunks *c, const struct tu_spec *spec,
@@ -41,6 +43,9 @@ TU_MUST int tui_chunks_of(struct tui_chunks *c, struct tu_kv *kv, uint64_t *chun
 /* Bytes of chunk i (tu_free); a short last one is as long as it is. */
 TU_MUST int tui_chunks_data(const struct tui_chunks *c, struct tu_kv *kv, uint64_t i,
                             void **data, size_t *n, struct tu_err *err);
+/* Say what is left out because it fills no chunk. */
+void tui_chunks_rest(const struct tui_chunks *c, const struct tu_kv *kv, const char *engine,
+                     const char *chunk, const struct tu_job *job);
 /* Names of the full chunks: [tokens / block][size]; tu_free. */
 TU_MUST int tui_chunks_names(struct tu_kv *kv, const int32_t *ids, uint64_t n,
                              const char *scheme, const struct tu_spec *spec,

@@ -131,21 +131,16 @@ static int save_hicache(struct tu_kv *kv, const char *path, const struct tu_kv_h
         tu_free(data);
     }
     tu_free(names);
-    if (!rc && kv->tokens % c.g.block)
-        tu_job_warn(job, "hicache: the last %" PRIu64 " tokens fill no page of %" PRIu64
-                         " and are left out",
-                    kv->tokens % c.g.block, c.g.block);
+    if (!rc)
+        tui_chunks_rest(&c, kv, "hicache", "page", job);
     return rc;
 }
-
-static const char *const keys[] = {"layout", "layers", "heads", "dim",  "dtype",
-                                   "chunk",  "latent", "hash",  "seed", NULL};
 
 const struct tu_kv_engine tui_kv_hicache = {
     .name = "hicache",
     .help = "sglang's HiCache pages; chunk= layers= heads= dim= dtype= layout= latent hash= "
             "seed=",
-    .key = keys,
+    .key = tui_chunks_keys,
     .chunks = true,
     .sniff = sniff,
     .open = open_hicache,

@@ -301,21 +301,16 @@ static int save_lmcache(struct tu_kv *kv, const char *path, const struct tu_kv_h
         rc = save_chunk(&c, kv, i, path, name, number, job, err);
     }
     tu_free(names);
-    if (!rc && kv->tokens % c.g.block)
-        tu_job_warn(job, "lmcache: the last %" PRIu64 " tokens fill no chunk of %" PRIu64
-                         " and are left out",
-                    kv->tokens % c.g.block, c.g.block);
+    if (!rc)
+        tui_chunks_rest(&c, kv, "lmcache", "chunk", job);
     return rc;
 }
-
-static const char *const keys[] = {"layout", "layers", "heads", "dim",  "dtype",
-                                   "chunk",  "latent", "hash",  "seed", NULL};
 
 const struct tu_kv_engine tui_kv_lmcache = {
     .name = "lmcache",
     .help = "LMCache's chunks, .data and .pt; chunk= hash= seed= heads= (.pt: layers= dim= "
             "dtype= layout= latent)",
-    .key = keys,
+    .key = tui_chunks_keys,
     .chunks = true,
     .sniff = sniff,
     .open = open_lmcache,

@@ -288,14 +288,11 @@ static int save_mooncake(struct tu_kv *kv, const char *path, const struct tu_kv_
     return rc;
 }
 
-static const char *const keys[] = {"layout", "layers", "heads", "dim",  "dtype",
-                                   "chunk",  "latent", "hash",  "seed", NULL};
-
 const struct tu_kv_engine tui_kv_mooncake = {
     .name = "mooncake",
     .help = "buckets of Mooncake's store; layers= heads= dim= dtype= layout= latent chunk= "
             "hash= seed=",
-    .key = keys,
+    .key = tui_chunks_keys,
     .chunks = true,
     .sniff = sniff,
     .open = open_mooncake,

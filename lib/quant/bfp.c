@@ -7,10 +7,10 @@
  * caches). */
 #include <inttypes.h>
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 #include "bits.h"
 #include "families.h"
+#include "scored.h"
 #include "small.h"
 
 enum { BITS, BLOCK, ORDER };
@@ -90,34 +90,21 @@ static void encode_block(const struct tu_coding *c, const float *x, unsigned cha
     tui_bits_pack(c->cpu, codes, n, nibbles ? 4 : 8, out);
 }
 
-struct norm {
-    double sum;
-    uint32_t column;
-    bool ascending;
-};
-
-static int by_norm(const void *a, const void *b)
-{
-    const struct norm *x = a, *y = b;
-    if (x->sum != y->sum)
-        return (x->sum < y->sum) == x->ascending ? -1 : 1;
-    return x->column < y->column ? -1 : 1;
-}
-
 static int sort_columns(const struct tu_coding *c, size_t n, const float *x,
                         unsigned char *perm, struct tu_err *err)
 {
     size_t cols = (size_t)c->cols;
-    struct norm *v = tu_calloc(cols, sizeof *v, err);
+    struct tui_scored *v = tu_calloc(cols, sizeof *v, err);
     if (!v)
         return TU_ENOMEM;
+    const double way = c->param[ORDER] == ASCENDING ? -1 : 1;
     for (size_t j = 0; j < cols; j++)
-        v[j] = (struct norm){0, (uint32_t)j, c->param[ORDER] == ASCENDING};
+        v[j].at = j;
     for (size_t i = 0; i < n; i++)
-        v[i % cols].sum += (double)x[i] * (double)x[i];
-    qsort(v, cols, sizeof *v, by_norm);
+        v[i % cols].score += way * ((double)x[i] * (double)x[i]);
+    tui_scored_sort(v, cols);
     for (size_t j = 0; j < cols; j++)
-        tu_put32(perm + 4 * j, v[j].column);
+        tu_put32(perm + 4 * j, (uint32_t)v[j].at);
     tu_free(v);
     return 0;
 }

@@ -4,17 +4,18 @@
  *
  * Not for finding the blocks: bsr.c. */
 #include <inttypes.h>
-#include <stdlib.h>
 #include <string.h>
 #include "families.h"
 #include "prune.h"
+#include "scored.h"
 #include "tensorutils/quant/sparse.h"
 
 enum param { SIZE, BLOCKS, CLUSTER, VALUE };
 enum side { ROW, COL, PERM };
 
 /* How many blocks stay. */
-static int plan_blocks(struct tu_coding *c, const struct tu_spec *spec, struct tu_err *err)
+static int plan_blocks(struct tu_coding *c, const struct tu_spec *spec,
+                       struct tu_err *err)
 {
     const uint64_t size = (uint64_t)c->param[SIZE];
     const uint64_t all = tu_ceil_div(c->rows, size) * tu_ceil_div(c->cols, size);
@@ -23,10 +24,12 @@ static int plan_blocks(struct tu_coding *c, const struct tu_spec *spec, struct t
     if (!rc && percent > 100)
         rc = tu_fail(err, TU_EUSAGE, "codec 'bsr': keep %" PRIu64 " percent", percent);
     if (!rc)
-        rc = tu_spec_u64(spec, "blocks", (uint64_t)((double)all * (double)percent / 100 + 0.5),
-                         &blocks, err);
+        rc = tu_spec_u64(spec, "blocks",
+                         (uint64_t)((double)all * (double)percent / 100 + 0.5), &blocks,
+                         err);
     if (!rc && (blocks > all || blocks > UINT32_MAX))
-        rc = tu_fail(err, TU_EUSAGE, "codec 'bsr': %" PRIu64 " blocks of %" PRIu64, blocks, all);
+        rc = tu_fail(err, TU_EUSAGE, "codec 'bsr': %" PRIu64 " blocks of %" PRIu64,
+                     blocks, all);
     if (!rc)
         c->param[BLOCKS] = (int64_t)blocks;
     return rc;
@@ -38,13 +41,15 @@ static int plan(struct tu_coding *c, const struct tu_spec *spec, struct tu_err *
     int rc = tu_spec_u64(spec, "size", 16, &size, err);
     if (!rc && (!size || size > 1024 || c->rows > UINT32_MAX || c->cols > UINT32_MAX))
         rc = tu_fail(err, TU_EUSAGE,
-                     "codec 'bsr': blocks of %" PRIu64 ": 1 to 1024; rows and columns below 2^32",
+                     "codec 'bsr': blocks of %" PRIu64
+                     ": 1 to 1024; rows and columns below 2^32",
                      size);
     if (rc)
         return rc;
     c->param[SIZE] = (int64_t)size;
     c->param[CLUSTER] = tu_spec_get(spec, "cluster") != NULL;
-    if ((rc = tui_plan_value(c, spec, &c->param[VALUE], err)) || (rc = plan_blocks(c, spec, err)))
+    if ((rc = tui_plan_value(c, spec, &c->param[VALUE], err)) ||
+        (rc = plan_blocks(c, spec, err)))
         return rc;
     const uint64_t blocks = (uint64_t)c->param[BLOCKS];
     c->atom = tu_max(c->elements, 1);
@@ -56,24 +61,12 @@ static int plan(struct tu_coding *c, const struct tu_spec *spec, struct tu_err *
                                     .dtype = TU_U32,
                                     .rank = 1,
                                     .dim = {tu_ceil_div(c->rows, size) + 1}};
-    c->side[COL] = (struct tu_part){.suffix = "col", .dtype = TU_U32, .rank = 1, .dim = {blocks}};
+    c->side[COL] =
+        (struct tu_part){.suffix = "col", .dtype = TU_U32, .rank = 1, .dim = {blocks}};
     c->side[PERM] =
         (struct tu_part){.suffix = "perm", .dtype = TU_U32, .rank = 1, .dim = {c->rows}};
     c->sides = 3;
     return 0;
-}
-
-struct entry {
-    double norm;
-    uint64_t at;
-};
-
-static int by_norm(const void *a, const void *b)
-{
-    const struct entry *x = a, *y = b;
-    if (x->norm != y->norm)
-        return x->norm < y->norm ? 1 : -1;
-    return x->at < y->at ? -1 : x->at > y->at;
 }
 
 /* Only the `most` blocks of the largest norm; of equal ones the first stays. */
@@ -82,16 +75,16 @@ static int drop(struct tu_bsr *m, uint64_t most, struct tu_err *err)
     const uint64_t area = m->size * m->size;
     if (m->blocks <= most)
         return 0;
-    struct entry *e = tu_calloc((size_t)m->blocks, sizeof *e, err);
+    struct tui_scored *e = tu_calloc((size_t)m->blocks, sizeof *e, err);
     bool *stays = e ? tu_calloc((size_t)m->blocks, sizeof *stays, err) : NULL;
     int rc = stays ? 0 : TU_ENOMEM;
     for (uint64_t k = 0; !rc && k < m->blocks; k++) {
         e[k].at = k;
         for (uint64_t i = 0; i < area; i++)
-            e[k].norm += (double)m->value[k * area + i] * (double)m->value[k * area + i];
+            e[k].score += (double)m->value[k * area + i] * (double)m->value[k * area + i];
     }
     if (!rc)
-        qsort(e, (size_t)m->blocks, sizeof *e, by_norm);
+        tui_scored_sort(e, (size_t)m->blocks);
     for (uint64_t k = 0; !rc && k < most; k++)
         stays[e[k].at] = true;
     uint64_t to = 0, from = 0;
@@ -102,7 +95,8 @@ static int drop(struct tu_bsr *m, uint64_t most, struct tu_err *err)
             if (!stays[from])
                 continue;
             m->col[to] = m->col[from];
-            memmove(m->value + to++ * area, m->value + from * area, (size_t)area * sizeof(float));
+            memmove(m->value + to++ * area, m->value + from * area,
+                    (size_t)area * sizeof(float));
         }
     }
     if (!rc) {
@@ -135,35 +129,40 @@ static int encode(const struct tu_coding *c, uint64_t first, size_t n, const flo
     for (uint64_t i = 0; !rc && i < c->rows; i++)
         tu_put32(perm + 4 * i, m.perm ? m.perm[i] : (uint32_t)i);
     if (!rc)
-        rc = tui_put_values(c->code.dtype, &to, m.value, (size_t)(m.blocks * size * size), err);
+        rc = tui_put_values(c->code.dtype, &to, m.value, (size_t)(m.blocks * size * size),
+                            err);
     tu_bsr_release(&m);
     return rc;
 }
 
 /* The sides as m's, checked: nothing outside the matrix or the code, each row once. */
-static int read_sides(const struct tu_coding *c, const void *const *side, struct tu_bsr *m,
-                      struct tu_err *err)
+static int read_sides(const struct tu_coding *c, const void *const *side,
+                      struct tu_bsr *m, struct tu_err *err)
 {
-    const uint64_t bands = tu_ceil_div(c->rows, m->size), across = tu_ceil_div(c->cols, m->size);
+    const uint64_t bands = tu_ceil_div(c->rows, m->size),
+                   across = tu_ceil_div(c->cols, m->size);
     bool *seen = tu_calloc((size_t)c->rows, sizeof *seen, err);
     int rc = seen ? 0 : TU_ENOMEM;
     for (uint64_t i = 0; !rc && i <= bands; i++) {
         m->row[i] = tu_le32((const unsigned char *)side[ROW] + 4 * i);
         if (m->row[i] > m->blocks || (i ? m->row[i] < m->row[i - 1] : m->row[i] != 0))
-            rc = tu_fail(err, TU_EFORMAT, "row %" PRIu64 " of blocks begins at block %" PRIu32, i,
+            rc = tu_fail(err, TU_EFORMAT,
+                         "row %" PRIu64 " of blocks begins at block %" PRIu32, i,
                          m->row[i]);
     }
     for (uint64_t i = 0; !rc && i < m->row[bands]; i++) {
         m->col[i] = tu_le32((const unsigned char *)side[COL] + 4 * i);
         if (m->col[i] >= across)
-            rc = tu_fail(err, TU_EFORMAT, "block %" PRIu64 ": column %" PRIu32 " of %" PRIu64, i,
+            rc = tu_fail(err, TU_EFORMAT,
+                         "block %" PRIu64 ": column %" PRIu32 " of %" PRIu64, i,
                          m->col[i], across);
     }
     for (uint64_t i = 0; !rc && i < c->rows; i++) {
         m->perm[i] = tu_le32((const unsigned char *)side[PERM] + 4 * i);
         if (m->perm[i] >= c->rows || seen[m->perm[i]])
-            rc = tu_fail(err, TU_EFORMAT, "place %" PRIu64 ": row %" PRIu32 " of %" PRIu64, i,
-                         m->perm[i], c->rows);
+            rc =
+                tu_fail(err, TU_EFORMAT, "place %" PRIu64 ": row %" PRIu32 " of %" PRIu64,
+                        i, m->perm[i], c->rows);
         else
             seen[m->perm[i]] = true;
     }
@@ -197,7 +196,8 @@ static const char *const key[] = {"size", "keep", "blocks", "cluster", "value", 
 
 const struct tu_codec tui_codecs_bsr[] = {
     {.name = "bsr",
-     .help = "square blocks of the largest norm, rows permuted so that they meet (cluster)",
+     .help =
+         "square blocks of the largest norm, rows permuted so that they meet (cluster)",
      .source = "P. Okanovic et al., \"SMaT\", 2024",
      .key = key,
      .plan = plan,

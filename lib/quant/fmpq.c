@@ -7,9 +7,9 @@
  * have eight bits. Codes of a row: the bytes of its wide blocks, then nibbles. */
 #include <inttypes.h>
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 #include "families.h"
+#include "scored.h"
 
 enum param { GROUP, WIDE, BLOCKS };
 
@@ -44,34 +44,21 @@ static int plan(struct tu_coding *c, const struct tu_spec *spec, struct tu_err *
     return 0;
 }
 
-struct column {
-    double size;
-    uint32_t at;
-};
-
-static int by_size(const void *a, const void *b)
-{
-    const struct column *x = a, *y = b;
-    if (x->size != y->size)
-        return x->size < y->size ? 1 : -1;
-    return x->at < y->at ? -1 : x->at > y->at;
-}
-
 static int order_columns(const struct tu_coding *c, const float *x, unsigned char *perm,
                          struct tu_err *err)
 {
-    struct column *col = tu_alloc((size_t)c->cols, sizeof *col, err);
+    struct tui_scored *col = tu_alloc((size_t)c->cols, sizeof *col, err);
     if (!col)
         return TU_ENOMEM;
     for (uint64_t j = 0; j < c->cols; j++) {
         double size = c->importance ? (double)c->importance[j] : 0;
         for (uint64_t i = 0; !c->importance && i < c->rows; i++)
             size = fmax(size, fabs((double)x[i * c->cols + j]));
-        col[j] = (struct column){size, (uint32_t)j};
+        col[j] = (struct tui_scored){size, j};
     }
-    qsort(col, (size_t)c->cols, sizeof *col, by_size);
+    tui_scored_sort(col, (size_t)c->cols);
     for (uint64_t j = 0; j < c->cols; j++)
-        tu_put32(perm + 4 * j, col[j].at);
+        tu_put32(perm + 4 * j, (uint32_t)col[j].at);
     tu_free(col);
     return 0;
 }

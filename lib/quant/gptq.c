@@ -7,12 +7,12 @@
  * and its Hessian. */
 #include <inttypes.h>
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 #include "families.h"
 #include "int.h"
 #include "linalg.h"
 #include "prune.h"
+#include "scored.h"
 #include "tensorutils/quant/calib.h"
 
 struct walk {
@@ -151,31 +151,18 @@ static int walk_row(void *ctx, uint64_t row, unsigned worker, struct tu_err *err
 /* The order of the walk ----------------------------------------------------------------
  */
 
-struct place {
-    double diagonal;
-    uint32_t col;
-};
-
-static int by_diagonal(const void *a, const void *b)
-{
-    const struct place *x = a, *y = b;
-    if (x->diagonal != y->diagonal)
-        return x->diagonal < y->diagonal ? 1 : -1;
-    return x->col < y->col ? -1 : x->col > y->col;
-}
-
 static int order_columns(const struct tu_calib *c, bool order, uint32_t *col,
                          struct tu_err *err)
 {
-    struct place *p = tu_alloc((size_t)c->cols, sizeof *p, err);
+    struct tui_scored *p = tu_alloc((size_t)c->cols, sizeof *p, err);
     if (!p)
         return TU_ENOMEM;
     for (uint64_t j = 0; j < c->cols; j++)
-        p[j] = (struct place){c->hessian[j * c->cols + j], (uint32_t)j};
+        p[j] = (struct tui_scored){c->hessian[j * c->cols + j], j};
     if (order)
-        qsort(p, (size_t)c->cols, sizeof *p, by_diagonal);
+        tui_scored_sort(p, (size_t)c->cols);
     for (uint64_t j = 0; j < c->cols; j++)
-        col[j] = p[j].col;
+        col[j] = (uint32_t)p[j].at;
     tu_free(p);
     return 0;
 }

@@ -8,10 +8,10 @@
  * col (group column), scale, zero (4 bits). */
 #include <inttypes.h>
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 #include "families.h"
 #include "int.h"
+#include "scored.h"
 
 enum param { GROUP, KEPT, ACROSS };
 enum side { SIDE_ROW, SIDE_COL, SIDE_SCALE, SIDE_ZERO };
@@ -58,25 +58,6 @@ static int plan(struct tu_coding *c, const struct tu_spec *spec, struct tu_err *
     return 0;
 }
 
-struct rank {
-    double score;
-    uint32_t group;
-};
-
-static int by_score(const void *a, const void *b)
-{
-    const struct rank *x = a, *y = b;
-    if (x->score != y->score)
-        return x->score < y->score ? 1 : -1;
-    return x->group < y->group ? -1 : x->group > y->group;
-}
-
-static int by_place(const void *a, const void *b)
-{
-    const struct rank *x = a, *y = b;
-    return x->group < y->group ? -1 : x->group > y->group;
-}
-
 /* Mean |w|, or mean of importance · w². */
 static double score_of(const struct tu_coding *c, const float *x, uint64_t column)
 {
@@ -121,22 +102,21 @@ static int encode(const struct tu_coding *c, uint64_t first, size_t n, const flo
     (void)n;
     size_t group = (size_t)c->param[GROUP], kept = (size_t)c->param[KEPT];
     uint64_t across = (uint64_t)c->param[ACROSS], total = across * c->rows;
-    struct rank *r = tu_alloc((size_t)total, sizeof *r, err);
+    struct tui_scored *r = tu_alloc((size_t)total, sizeof *r, err);
     int rc = r ? 0 : TU_ENOMEM;
     for (uint64_t g = 0; !rc && g < total; g++)
-        r[g] = (struct rank){score_of(c, x + g * group, g % across * group), (uint32_t)g};
+        r[g] = (struct tui_scored){score_of(c, x + g * group, g % across * group), g};
     if (rc)
         return rc;
-    qsort(r, (size_t)total, sizeof *r, by_score);
-    qsort(r, kept, sizeof *r, by_place);
+    tui_scored_keep(r, (size_t)total, kept);
     memset(side[SIDE_ZERO], 0, (size_t)c->side[SIDE_ZERO].bytes);
     uint64_t k = 0;
     for (uint64_t row = 0; row < c->rows && !rc; row++) {
         tu_put32((unsigned char *)side[SIDE_ROW] + 4 * row, (uint32_t)k);
-        for (; k < kept && r[k].group / across == row && !rc; k++) {
+        for (; k < kept && r[k].at / across == row && !rc; k++) {
             tu_put16((unsigned char *)side[SIDE_COL] + 2 * k,
-                     (uint16_t)(r[k].group % across));
-            rc = put_group(c, x + r[k].group * group, k, code, side, err);
+                     (uint16_t)(r[k].at % across));
+            rc = put_group(c, x + r[k].at * group, k, code, side, err);
         }
     }
     tu_put32((unsigned char *)side[SIDE_ROW] + 4 * c->rows, (uint32_t)kept);

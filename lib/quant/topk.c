@@ -2,7 +2,6 @@
 /* topk.c: the k largest elements and where they stand, for error feedback. */
 #include <inttypes.h>
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 #include "families.h"
 
@@ -26,43 +25,62 @@ static int plan(struct tu_coding *c, const struct tu_spec *spec, struct tu_err *
     return 0;
 }
 
-struct entry {
-    float size;
-    uint32_t at;
-};
-
-static int by_size(const void *a, const void *b)
+/* |x| as a number that is in the same order; NaN is the largest. */
+static inline uint32_t size_of(float x)
 {
-    const struct entry *x = a, *y = b;
-    if (x->size != y->size)
-        return x->size < y->size ? 1 : -1;
-    return x->at < y->at ? -1 : x->at > y->at;
+    uint32_t bits;
+    memcpy(&bits, &x, sizeof bits);
+    return bits & 0x7fffffff;
 }
 
-static int by_place(const void *a, const void *b)
+/* The k-th largest size, and how many of that size belong to the k: counted by its upper
+ * 16 bits, then by the lower ones among those. */
+static int threshold(const float *x, size_t n, size_t k, uint32_t *size, size_t *equal,
+                     struct tu_err *err)
 {
-    const struct entry *x = a, *y = b;
-    return x->at < y->at ? -1 : x->at > y->at;
+    enum { BINS = 1 << 16 };
+    uint64_t *count = tu_calloc(BINS, sizeof *count, err);
+    if (!count)
+        return TU_ENOMEM;
+    uint32_t high = BINS - 1, low = BINS - 1;
+    for (size_t i = 0; i < n; i++)
+        count[size_of(x[i]) >> 16]++;
+    for (; count[high] < k; high--)
+        k -= count[high];
+    memset(count, 0, BINS * sizeof *count);
+    for (size_t i = 0; i < n; i++)
+        if (size_of(x[i]) >> 16 == high)
+            count[size_of(x[i]) & 0xffff]++;
+    for (; count[low] < k; low--)
+        k -= count[low];
+    tu_free(count);
+    *size = high << 16 | low;
+    *equal = k;
+    return 0;
 }
 
+/* The k largest in the order of their places; of equal ones the first stay. */
 static int encode(const struct tu_coding *c, uint64_t first, size_t n, const float *x,
                   void *code, void *const *side, struct tu_err *err)
 {
     (void)first;
-    size_t k = (size_t)c->code.dim[0];
-    struct entry *e = tu_alloc(n, sizeof *e, err);
-    if (!e)
-        return TU_ENOMEM;
-    for (size_t i = 0; i < n; i++)
-        e[i] = (struct entry){isnan(x[i]) ? INFINITY : fabsf(x[i]), (uint32_t)i};
-    qsort(e, n, sizeof *e, by_size);
-    qsort(e, k, sizeof *e, by_place);
-    for (size_t i = 0; i < k; i++) {
-        memcpy((unsigned char *)code + 4 * i, &x[e[i].at], 4);
-        tu_put32((unsigned char *)side[0] + 4 * i, e[i].at);
+    unsigned char *value = code, *index = side[0];
+    uint32_t least;
+    size_t equal;
+    if (!c->code.dim[0])
+        return 0;
+    int rc = threshold(x, n, (size_t)c->code.dim[0], &least, &equal, err);
+    for (size_t i = 0; !rc && i < n; i++) {
+        const uint32_t size = size_of(x[i]);
+        if (size < least || (size == least && !equal))
+            continue;
+        equal -= size == least;
+        memcpy(value, &x[i], 4);
+        tu_put32(index, (uint32_t)i);
+        value += 4;
+        index += 4;
     }
-    tu_free(e);
-    return 0;
+    return rc;
 }
 
 static int decode(const struct tu_coding *c, uint64_t first, size_t n, const void *code,

@@ -63,6 +63,42 @@ static void test_feedback(void)
     kit_free(&k);
 }
 
+/* One after the other: the largest that is left, of equal ones the first. */
+static void test_largest(void)
+{
+    enum { N = 600 };
+    static float v[N], sparse[N];
+    for (unsigned kind = 0; kind < 3; kind++)
+        for (unsigned most = 0; most <= N; most += most < 4 ? 1 : 149) {
+            const struct tu_rng r = {.seed = kind};
+            bool taken[N] = {false};
+            char text[32];
+            struct kit k = {0};
+            unsigned bad = 0;
+            for (uint32_t i = 0; i < N; i++) { /* many alike, near each other, or any */
+                uint32_t u = tu_rng_u32(&r, i);
+                v[i] = kind == 0   ? (float)(int)(u % 7) - 3
+                       : kind == 1 ? 1 + (float)(u % 50) * 0x1p-23f
+                                   : (float)(int32_t)u;
+            }
+            snprintf(text, sizeof text, "topk:k=%u", most);
+            if (!kit_start(&k, text, 1, N, v) ||
+                !ok(!kit_decode(&k, sparse), "decodes %s", k.why))
+                continue;
+            for (unsigned m = 0; m < most; m++) {
+                unsigned best = N;
+                for (unsigned i = 0; i < N; i++)
+                    if (!taken[i] && (best == N || fabsf(v[i]) > fabsf(v[best])))
+                        best = i;
+                taken[best] = true;
+            }
+            for (unsigned i = 0; i < N; i++)
+                bad += sparse[i] != (taken[i] ? v[i] : 0);
+            eq_u64(bad, 0, "the %u largest of kind %u", most, kind);
+            kit_free(&k);
+        }
+}
+
 static void test_change(void)
 {
     static const float a[4] = {1.1f, -1.9f, .45f, .2f};
@@ -333,6 +369,7 @@ static void test_bounded(void)
 int main(void)
 {
     test_feedback();
+    test_largest();
     test_change();
     test_demo_codec();
     test_zero();
