@@ -15,6 +15,7 @@ enum tu_cmd_flags {
     TU_CMD_STREAM = 2,  /* standard output carries binary data; reports go elsewhere */
     TU_CMD_WORDS = 4,   /* operands are words, not files (completion) */
     TU_CMD_FORMATS = 8, /* with TU_CMD_STREAM: writes what the name of -o says */
+    TU_CMD_COUNTS = 16, /* its progress is of no bytes: no rate is shown */
     /* Options of the common block that make no sense here. */
     TU_CMD_NO_OUTPUT = 0x100,
     TU_CMD_NO_FORCE = 0x200,

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* progress.c: one line on standard error: share done, rate, time left.
+/* progress.c: one line on standard error: share done, rate of bytes, time left.
  *
  * It appears when a job has lasted a second (at once with --progress=always), is
  * redrawn at most ten times a second from whichever thread reports, and is erased
@@ -14,7 +14,7 @@
 #define BAR 24
 
 static struct {
-    bool wanted;
+    bool wanted, bytes;
     const char *name;
     double begin, next; /* seconds of tu_clock */
     atomic_bool shown;
@@ -24,6 +24,7 @@ static struct {
 void tu_progress_begin(const struct tu_ctx *ctx, bool always)
 {
     bar.wanted = true;
+    bar.bytes = !(ctx->cmd->flags & TU_CMD_COUNTS);
     bar.name = ctx->top->name;
     bar.begin = tu_clock();
     bar.next = bar.begin + (always ? 0 : 1);
@@ -39,10 +40,12 @@ static int left_text(char *out, size_t n, double seconds)
 
 static void draw(uint64_t done, uint64_t total, double seconds)
 {
-    char line[200], marks[BAR + 1], size[16], rate[16], left[16];
+    char line[200], marks[BAR + 1], size[16], rate[24] = "", left[16];
     double speed = seconds > 0 ? (double)done / seconds : 0;
     int n = snprintf(line, sizeof line, "\r%s: ", bar.name);
     size_t used = n > 0 ? (size_t)n : 0;
+    if (bar.bytes)
+        snprintf(rate, sizeof rate, " %s/s", tu_size_text((uint64_t)speed, size));
     if (total) {
         double share = done < total ? (double)done / (double)total : 1;
         size_t full = (size_t)(share * BAR);
@@ -50,11 +53,11 @@ static void draw(uint64_t done, uint64_t total, double seconds)
         memset(marks + full, ' ', BAR - full);
         marks[BAR] = '\0';
         left_text(left, sizeof left, speed > 0 ? (double)(total - done) / speed : 0);
-        n = snprintf(line + used, sizeof line - used, "[%s] %3.0f%% %s/s %s left\033[K",
-                     marks, 100 * share, tu_size_text((uint64_t)speed, rate), left);
+        n = snprintf(line + used, sizeof line - used, "[%s] %3.0f%%%s %s left\033[K",
+                     marks, 100 * share, rate, left);
     } else {
-        n = snprintf(line + used, sizeof line - used, "%s %s/s\033[K",
-                     tu_size_text(done, size), tu_size_text((uint64_t)speed, rate));
+        n = snprintf(line + used, sizeof line - used, "%s%s\033[K",
+                     tu_size_text(done, size), rate);
     }
     used += n > 0 ? (size_t)n : 0;
     ssize_t w = write(STDERR_FILENO, line, used < sizeof line ? used : sizeof line - 1);

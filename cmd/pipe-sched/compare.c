@@ -10,7 +10,7 @@ enum order { BY_STEP, BY_MEMORY, AS_LISTED };
 static struct {
     uint64_t p, m, chunks;
     int sort;
-} opt;
+} opt = {.chunks = UINT64_MAX};
 
 static const char *const orders[] = {"step", "memory", "none", NULL};
 
@@ -55,13 +55,14 @@ struct line {
     double bubble[2];    /* of makespan and span */
     char makespan[40], span[40], peak[40];
     uint64_t sent;
+    bool misfit; /* --times has what no schedule of these sizes has */
     char note[256];
 };
 
 static uint32_t chunks_of(const struct tu_schedule *row)
 {
     uint32_t v = (uint32_t)tu_min(opt.chunks, TU_SCHED_MAX);
-    if (!v)
+    if (opt.chunks == UINT64_MAX)
         return 0; /* the row's own */
     if (v < row->chunks_min)
         v = row->chunks_min;
@@ -113,6 +114,8 @@ static int one(struct line *l, const struct tu_schedule *row, const struct tu_sp
         tu_cost_release(&c); /* slices share a stage's time, pipelines have the same ones */
         rc = pipe_cost_get(&c, &(struct pipe_shape){q.p, q.v, s->slices, s->pipelines}, err);
     }
+    if (!rc && (rc = pipe_times_fit(&c, s, err)))
+        l->misfit = true;
     if (!rc)
         rc = tu_sim_run(&sim, s, &c, NULL, &faults, err);
     if (!rc && !faults)
@@ -173,9 +176,10 @@ static int add(struct line *l, size_t at, const char *name, const struct tu_sche
     if (rc)
         return rc;
     rc = one(l, row, spec, err);
-    if (rc == TU_EUSAGE)
-        snprintf(l->note, sizeof l->note, "%s", err->msg);
-    return rc == TU_EUSAGE ? 0 : rc;
+    if (rc != TU_EUSAGE || l->misfit)
+        return rc;
+    snprintf(l->note, sizeof l->note, "%s", err->msg);
+    return 0;
 }
 
 /* The lines of the operands. */
@@ -229,13 +233,14 @@ static int run(struct tu_ctx *ctx, int argc, char **argv)
 {
     struct tu_err err;
     size_t n = (size_t)argc, rows = 0;
-    if (!opt.p || !opt.m)
-        return tu_usage(ctx, "compare: -p and -m are needed, each at least 1");
+    int rc = pipe_sizes(ctx, opt.p, opt.m, opt.chunks);
+    if (rc)
+        return rc;
     pipe_cost.share = true;
     while (tu_schedules[rows])
         rows++;
     struct line *line = tu_calloc(n ? n : rows, sizeof *line, &err);
-    int rc = !line ? TU_ENOMEM : n ? named(line, argc, argv, &err) : all(line, &n, &err);
+    rc = !line ? TU_ENOMEM : n ? named(line, argc, argv, &err) : all(line, &n, &err);
     if (!rc)
         rc = show(ctx, line, n, &err);
     for (size_t k = 0; line && k < n; k++)

@@ -113,6 +113,14 @@ int pipe_times_fit(const struct tu_cost *c, const struct tu_sched *s, struct tu_
     return err->code = TU_EUSAGE;
 }
 
+int pipe_times_fit_sizes(const struct tu_cost *c, uint32_t ranks, uint32_t stages,
+                         uint32_t microbatches, struct tu_err *err)
+{
+    const struct tu_sched sizes = {
+        .ranks = ranks, .stages = stages, .pipelines = 1, .microbatches = microbatches};
+    return pipe_times_fit(c, &sizes, err);
+}
+
 void pipe_cost_idle(struct tu_ctx *ctx, const struct tu_sched *const *s, size_t n,
                     bool whole)
 {

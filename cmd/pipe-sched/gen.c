@@ -58,16 +58,15 @@ static int run(struct tu_ctx *ctx, int argc, char **argv)
     if (pipe_cost.cap && !row->caps)
         return tu_usage(ctx, "gen: %s does not look for a schedule: no --memory-cap",
                         row->name);
-    if (!opt.p || !opt.m)
-        return tu_usage(ctx, "gen: -p and -m are needed, each at least 1");
-    if (!opt.chunks)
-        return tu_usage(ctx, "gen: -c 0: a rank has at least one chunk");
+    int rc = pipe_sizes(ctx, opt.p, opt.m, opt.chunks);
+    if (rc)
+        return rc;
     struct tu_sched_params q = {.p = clamp(opt.p),
                                 .m = clamp(opt.m),
                                 .v = opt.chunks == UINT64_MAX ? 0 : clamp(opt.chunks),
                                 .spec = &opt.schedule,
                                 .cost = &cost};
-    int rc = tu_schedule_chunks(&q.v, row, &q, &err);
+    rc = tu_schedule_chunks(&q.v, row, &q, &err);
     if (!rc)
         rc = pipe_cost_get(&cost, &(struct pipe_shape){q.p, q.v, 1, 1}, &err);
     if (rc)

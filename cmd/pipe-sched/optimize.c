@@ -16,7 +16,7 @@ static struct {
     const char *time_cap, *to, *read_sol;
     int place;
     bool lp;
-} opt = {.effort = UINT64_MAX};
+} opt = {.chunks = UINT64_MAX, .effort = UINT64_MAX};
 
 static const char *const places[] = {"linear", "v", "loop", "any", NULL};
 /* Among which schedules the certificate holds. */
@@ -55,7 +55,8 @@ struct attempt {
 
 static uint32_t chunks_of(enum place place)
 {
-    return place == LINEAR ? 1 : place == VEE || !opt.chunks ? 2 : (uint32_t)opt.chunks;
+    bool two = place == VEE || opt.chunks == UINT64_MAX;
+    return place == LINEAR ? 1 : two ? 2 : (uint32_t)tu_min(opt.chunks, TU_SCHED_MAX);
 }
 
 static uint64_t operations(enum place place)
@@ -63,7 +64,7 @@ static uint64_t operations(enum place place)
     return opt.p * chunks_of(place) * opt.m * 3;
 }
 
-static int begin(struct attempt *a, enum place place, const struct tu_ctx *ctx,
+static int begin(struct attempt *a, enum place place, struct tu_ctx *ctx,
                  struct tu_err *err)
 {
     int64_t value, scale;
@@ -75,11 +76,14 @@ static int begin(struct attempt *a, enum place place, const struct tu_ctx *ctx,
     a->how = (struct tu_optimize){.q = &a->q,
                                   .snake = place == VEE,
                                   .effort = opt.effort,
-                                  .seed = ctx->seed};
+                                  .seed = ctx->seed,
+                                  .job = tu_ctx_alone(ctx)};
     int rc = pipe_cost_get(&a->c, &(struct pipe_shape){a->q.p, a->q.v, 1, 1}, err);
     if (rc)
         return rc;
-    rc = pipe_cap(&a->c, a->q.v, &a->q.cap, err);
+    rc = pipe_times_fit_sizes(&a->c, a->q.p, a->q.p * a->q.v, a->q.m, err);
+    if (!rc)
+        rc = pipe_cap(&a->c, a->q.v, &a->q.cap, err);
     if (!rc && opt.time_cap) {
         rc = tu_decimal(opt.time_cap, &value, &scale, err);
         a->how.time_cap = rc ? 0 : value * a->c.scale / scale;
@@ -154,7 +158,7 @@ static int solve(struct attempt *a, struct tu_err *err)
 }
 
 /* The best of all placements into *best, which holds one of them or nothing. */
-static int others(struct attempt *best, const struct tu_ctx *ctx, uint64_t effort,
+static int others(struct attempt *best, struct tu_ctx *ctx, uint64_t effort,
                   struct tu_err *err)
 {
     struct tu_err why;
@@ -216,10 +220,12 @@ static int emit(struct tu_ctx *ctx, const struct tu_optimize *how, struct tu_err
 /* Options that contradict one another, or have no effect here. */
 static int refuse(struct tu_ctx *ctx)
 {
-    if (!opt.p || !opt.m || opt.p > TU_SCHED_MAX || opt.m > TU_SCHED_MAX)
-        return tu_usage(ctx, "optimize: -p and -m are needed, each in 1 … %u",
-                        TU_SCHED_MAX);
-    if (opt.chunks && opt.place != LOOP && opt.place != ANY)
+    int rc = pipe_sizes(ctx, opt.p, opt.m, opt.chunks);
+    if (rc)
+        return rc;
+    if (opt.p > TU_SCHED_MAX || opt.m > TU_SCHED_MAX)
+        return tu_usage(ctx, "optimize: -p and -m are at most %u", TU_SCHED_MAX);
+    if (opt.chunks != UINT64_MAX && opt.place != LOOP && opt.place != ANY)
         return tu_usage(ctx, "optimize: --chunks is for --place=loop and --place=any");
     if (opt.time_cap && pipe_cost.cap)
         return tu_usage(ctx, "optimize: --time-cap finds the least memory: no --memory-cap");
@@ -283,6 +289,6 @@ const struct tu_cmd pipe_optimize = {
     .opts = options,
     .shared = pipe_cost_options,
     .listings = pipe_listings,
-    .flags = TU_CMD_NO_FORCE | TU_CMD_NO_THREADS | TU_CMD_NO_PROGRESS | TU_CMD_NO_DEVICE,
+    .flags = TU_CMD_COUNTS | TU_CMD_NO_FORCE | TU_CMD_NO_THREADS | TU_CMD_NO_DEVICE,
     .run = run,
 };

@@ -50,6 +50,17 @@ int pipe_row(const struct tu_schedule **row, const char *name, struct tu_err *er
                           "no schedule is called '%.40s'; --list=schedules names them", name);
 }
 
+int pipe_sizes(struct tu_ctx *ctx, uint64_t p, uint64_t m, uint64_t chunks)
+{
+    const char *name = ctx->cmd->name;
+    if (!p || !m)
+        return tu_usage(ctx, "%s: %s%s%s needed, at least 1", name, p ? "" : "-p",
+                        p || m ? "" : " and ", m ? " is" : p ? "-m is" : "-m are");
+    if (!chunks)
+        return tu_usage(ctx, "%s: -c 0: a rank has at least one chunk", name);
+    return 0;
+}
+
 /* The form whose files end so; NULL: none. */
 static const char *form_of(const char *suffix)
 {

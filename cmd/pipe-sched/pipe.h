@@ -54,6 +54,13 @@ TU_MUST int pipe_times_fit(const struct tu_cost *c, const struct tu_sched *s,
 TU_MUST int pipe_cap(const struct tu_cost *c, uint32_t chunks, int64_t *cap,
                      struct tu_err *err);
 
+/* The same of a schedule that is to be found, by its sizes. */
+TU_MUST int pipe_times_fit_sizes(const struct tu_cost *c, uint32_t ranks, uint32_t stages,
+                                 uint32_t microbatches, struct tu_err *err);
+/* -p and -m, each at least 1, and -c, at least 1 where it is given (else UINT64_MAX): a usage
+ * status names what is missing, 0: all are there. */
+int pipe_sizes(struct tu_ctx *ctx, uint64_t p, uint64_t m, uint64_t chunks);
+
 /* The schedule of that name. Errors: TU_EUSAGE. */
 TU_MUST int pipe_row(const struct tu_schedule **row, const char *name, struct tu_err *err);
 

@@ -216,7 +216,8 @@ static int rows(struct tu_ctx *ctx, const struct tu_train_plan *p, uint64_t top,
     if (!shown)
         return TU_ENOMEM;
     size_t equal = choose(p, top, all, shown);
-    tu_rows_begin(ctx, used(p, shown));
+    if (p->legal || all || tu_json_wanted(ctx)) /* else why there is none follows */
+        tu_rows_begin(ctx, used(p, shown));
     for (size_t k = 0; k < p->n; k++)
         if (shown[k])
             row(ctx, &p->row[k]);

@@ -167,6 +167,8 @@ complete -c pipe-sched -n '__fish_seen_subcommand_from optimize' -s v -l verbose
 complete -c pipe-sched -n '__fish_seen_subcommand_from optimize' -l json -d 'report as JSON'
 complete -c pipe-sched -n '__fish_seen_subcommand_from optimize' -l format -x -a 'text json' -d 'form of the report'
 complete -c pipe-sched -n '__fish_seen_subcommand_from optimize' -l report -r -F -d 'write the JSON report to FILE'
+complete -c pipe-sched -n '__fish_seen_subcommand_from optimize' -l progress -a 'always auto never' -d 'show a progress bar'
+complete -c pipe-sched -n '__fish_seen_subcommand_from optimize' -l no-progress
 complete -c pipe-sched -n '__fish_seen_subcommand_from optimize' -l color -a 'always auto never' -d 'use colours'
 complete -c pipe-sched -n '__fish_seen_subcommand_from optimize' -l seed -x -d 'seed of all randomness; default 0'
 complete -c pipe-sched -n '__fish_seen_subcommand_from optimize' -l list -a ' (pipe-sched optimize --list=tables 2>/dev/null | string replace -r "^[^/\t]*/" "")' -d 'list what there is to choose from'

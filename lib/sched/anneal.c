@@ -139,9 +139,10 @@ static int64_t energy(const struct score *s, uint32_t p)
     return s->worst * 64 + s->sum * 16 / p;
 }
 
-static void search(struct eval *e, struct tui_order *best, uint64_t tries, int64_t target,
+static void search(struct eval *e, struct tui_order *best, const struct tui_moves *how,
                    struct dice *d)
 {
+    uint64_t tries = how->tries;
     const struct tui_problem *x = e->x;
     struct tui_order *o = e->o;
     size_t ops = o->base[x->p];
@@ -150,7 +151,9 @@ static void search(struct eval *e, struct tui_order *best, uint64_t tries, int64
         return;
     int64_t present = energy(&now, x->p), unit = x->f[0] + x->i[0] + x->w[0];
     best->value = now.worst;
-    for (uint64_t t = 0; t < tries && best->value > target; t++) {
+    for (uint64_t t = 0; t < tries && best->value > how->target; t++) {
+        if (how->pace && t % 256 == 0)
+            tu_job_progress(how->pace->job, how->pace->done + t, how->pace->total);
         uint32_t r = below(d, x->p);
         size_t len = o->base[r + 1] - o->base[r];
         if (len < 2)
@@ -183,13 +186,13 @@ static void search(struct eval *e, struct tui_order *best, uint64_t tries, int64
     }
 }
 
-int tui_anneal(const struct tui_problem *x, struct tui_order *o, uint64_t tries,
-               int64_t target, uint64_t seed, struct tu_err *err)
+int tui_anneal(const struct tui_problem *x, struct tui_order *o,
+               const struct tui_moves *how, struct tu_err *err)
 {
     size_t cells = (size_t)x->stages * x->m, ops = o->base[x->p];
     struct tui_order work = {.base = o->base};
     struct eval e = {.x = x, .o = &work};
-    struct dice d = {{seed, tu_rng_stream("anneal")}, 0};
+    struct dice d = {{how->seed, tu_rng_stream("anneal")}, 0};
     e.f_end = tu_alloc(2 * cells, sizeof *e.f_end, err);
     e.n = tu_alloc(3 * (size_t)x->stages, sizeof *e.n, err);
     e.next = tu_alloc(x->p, sizeof *e.next, err);
@@ -206,7 +209,7 @@ int tui_anneal(const struct tui_problem *x, struct tui_order *o, uint64_t tries,
         e.i_end = e.f_end + cells;
         e.mem = e.clock + x->p;
         memcpy(work.op, o->op, ops * sizeof *o->op);
-        search(&e, o, tries, target, &d);
+        search(&e, o, how, &d);
     }
     tu_free(e.f_end);
     tu_free(e.n);

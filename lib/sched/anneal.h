@@ -5,9 +5,14 @@
 
 #include "sched/problem.h"
 
-/* Improve o, whose value must be finite, by at most `tries` moves; stops at `target` (a
- * lower bound). The same seed gives the same order. */
-TU_MUST int tui_anneal(const struct tui_problem *x, struct tui_order *o, uint64_t tries,
-                       int64_t target, uint64_t seed, struct tu_err *err);
+struct tui_moves {
+    uint64_t tries; /* moves, at most */
+    int64_t target; /* a lower bound: stop there */
+    uint64_t seed;
+    const struct tui_pace *pace; /* NULL: nobody wants to know */
+};
+/* Improve o, whose value must be finite. The same seed gives the same order. */
+TU_MUST int tui_anneal(const struct tui_problem *x, struct tui_order *o,
+                       const struct tui_moves *how, struct tu_err *err);
 
 #endif

@@ -359,6 +359,8 @@ int tui_beam_search(const struct tui_problem *x, const struct tui_beam *how,
     size_t level = 0;
     for (; level < g.levels && !rc && g.count[from]; level++) {
         g.children = 0;
+        if (how->pace)
+            tu_job_progress(how->pace->job, how->pace->done + g.states, how->pace->total);
         for (uint32_t k = 0; k < g.count[from] && !rc; k++)
             rc = expand(&g, g.pool[from] + k * g.b.stride, k);
         if (!rc && how->budget && g.states > how->budget)

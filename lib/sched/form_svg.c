@@ -19,10 +19,12 @@
 #define GAP 8.0
 #define LEFT 74.0
 #define RIGHT 142.0
-#define TOP 96.0
+#define TOP 76.0 /* and the lines of the legend */
 #define WIDTH_MAX 2200.0
-#define WIDTH_MIN 560.0  /* the legend needs it, */
-#define MEASURED 146.0   /* and this for what it says of the measured step */
+#define WIDTH_MIN 560.0
+#define LINE 20.0   /* of the legend; */
+#define LETTER 6.4  /* no letter in it is wider, on average */
+#define SWATCH 14.0
 #define BOX 24.0 /* wanted width of the shortest operation */
 #define STRIP 20.0  /* of memory */
 #define BETWEEN 4.0 /* row and strip */
@@ -52,6 +54,9 @@ struct picture {
     uint32_t *chunk;    /* [stages]: which of its rank's stages */
     uint32_t chunks;
     bool seen[TU_OP_KINDS];
+    double x, y; /* where the legend goes on */
+    bool dry;    /* it is measured, not drawn */
+    double top;  /* of the first rank's row */
 };
 
 /* Forwards alone hold nothing for a backward: no memory is shown. */
@@ -74,7 +79,7 @@ static double lanes(const struct picture *p)
 
 static double row_y(const struct picture *p, uint32_t rank)
 {
-    return TOP + (lanes(p) + (holds(p) ? STRIP + BETWEEN + GAP : GAP)) * rank;
+    return p->top + (lanes(p) + (holds(p) ? STRIP + BETWEEN + GAP : GAP)) * rank;
 }
 
 static void scale(struct picture *p)
@@ -85,13 +90,18 @@ static void scale(struct picture *p)
         if (d > 0 && d < least)
             least = d;
     }
+    for (uint32_t r = 0; r < p->s->ranks; r++)
+        for (size_t i = 0; i < p->s->n[r]; i++) {
+            size_t id = p->sim->base[r] + i;
+            enum tu_op_kind kind = p->s->op[r][i].kind;
+            p->seen[kind] |= hue[kind] >= 0 && p->sim->end[id] > p->sim->start[id];
+        }
     double total = p->end > 0 ? (double)p->end : 1;
     p->unit = least == INT64_MAX ? 1 : BOX / (double)least;
     if (p->unit * total > WIDTH_MAX)
         p->unit = WIDTH_MAX / total;
-    double least_width = WIDTH_MIN + (p->over ? MEASURED : 0);
-    if (p->unit * total < least_width)
-        p->unit = least_width / total;
+    if (p->unit * total < WIDTH_MIN)
+        p->unit = WIDTH_MIN / total;
     p->width = p->unit * total;
 }
 
@@ -120,7 +130,6 @@ static void box(struct picture *p, uint32_t rank, size_t i)
         h = ROW / 2, y += second ? ROW / 2 : 0;
     if (beside)
         y += ROW - 1, h = 4;
-    p->seen[op->kind] = true;
     tu_ticks_text(a, p->c->scale, from);
     tu_ticks_text(b, p->c->scale, to);
     snprintf(tip, sizeof tip, "%s  rank %u  %s–%s %s", tu_op_text(op, p->s->slices, name),
@@ -196,10 +205,10 @@ static void rows(struct picture *p)
         rounded(sim->makespan - sim->busy[r], p->c->scale, a);
         tu_svg_text(&p->v, LEFT + p->width + IDLE, mid, 12, TU_RIGHT, TU_COLOUR_TEXT, a);
     }
-    tu_svg_text(&p->v, LEFT + p->width + IDLE, TOP - 8, 11, TU_RIGHT, TU_COLOUR_TEXT,
+    tu_svg_text(&p->v, LEFT + p->width + IDLE, p->top - 8, 11, TU_RIGHT, TU_COLOUR_TEXT,
                 "idle");
     if (holds(p))
-        tu_svg_text(&p->v, LEFT + p->width + PEAK, TOP - 8, 11, TU_RIGHT, TU_COLOUR_TEXT,
+        tu_svg_text(&p->v, LEFT + p->width + PEAK, p->top - 8, 11, TU_RIGHT, TU_COLOUR_TEXT,
                     "peak (M_B)");
 }
 
@@ -221,14 +230,35 @@ static void axis(struct picture *p)
     tu_svg_text(&p->v, LEFT - 10, y + 16, 11, TU_RIGHT, TU_COLOUR_TEXT, text);
 }
 
-static double swatch(struct picture *p, double x, const char *colour, const char *text)
+/* Room for the next item, on the next line where this one is full; false: only measured. */
+static bool item(struct picture *p, const char *text, double *x)
 {
-    tu_svg_rect(&p->v, x, 58, 14, 14, colour, NULL, NULL);
-    tu_svg_text(&p->v, x + 20, 69.5, 12, TU_LEFT, TU_COLOUR_TEXT, text);
-    return x + 20 + 6.4 * (double)strlen(text) + 18;
+    double w = SWATCH + 6 + LETTER * (double)strlen(text);
+    if (p->x > LEFT && p->x + w > LEFT + p->width + PEAK) {
+        p->x = LEFT;
+        p->y += LINE;
+    }
+    *x = p->x;
+    p->x += w + 18;
+    if (!p->dry)
+        tu_svg_text(&p->v, *x + SWATCH + 6, p->y + 11.5, 12, TU_LEFT, TU_COLOUR_TEXT, text);
+    return !p->dry;
 }
 
-static void legend(struct picture *p)
+/* A square of a colour, with an edge or a bar above it, and what it means. */
+static void swatch(struct picture *p, const char *colour, const char *edge, const char *bar,
+                   const char *text)
+{
+    double x, in = edge ? .5 : 0;
+    if (!item(p, text, &x))
+        return;
+    tu_svg_rect(&p->v, x + in, p->y + in, SWATCH - 2 * in, SWATCH - 2 * in, colour, edge, NULL);
+    if (bar)
+        tu_svg_rect(&p->v, x, p->y, SWATCH, 3, bar, NULL, NULL);
+}
+
+/* Ends one line above the rows. */
+static void legend(struct picture *p, bool dry)
 {
     static const char *const words[TU_OP_KINDS] = {
 #define WORD(NAME, letters, help) help,
@@ -236,32 +266,33 @@ static void legend(struct picture *p)
 #undef WORD
     };
     const struct tu_schedule *row = made_by(p);
-    double x = LEFT;
+    char text[64], colour[8];
+    double x;
+    p->dry = dry;
+    p->x = LEFT;
+    p->y = 58;
     for (unsigned k = 0; k < TU_OP_KINDS; k++)
         if (p->seen[k])
-            x = swatch(p, x, tu_colour((unsigned)hue[k]),
-                       row && row->rank ? "busy" : words[k]);
-    tu_svg_rect(&p->v, x + .5, 58.5, 13, 13, TU_COLOUR_IDLE, "#bbbbbb", NULL);
-    x = swatch(p, x, NULL, "idle");
-    char text[64], colour[8];
-    if (p->over) {
-        tu_svg_text(&p->v, x, 69.5, 12, TU_LEFT, TU_COLOUR_TEXT, "lower rows: measured");
-        x += MEASURED;
-    }
+            swatch(p, tu_colour((unsigned)hue[k]), NULL, NULL,
+                   row && row->rank ? "busy" : words[k]);
+    swatch(p, TU_COLOUR_IDLE, "#bbbbbb", NULL, "idle");
     if (p->chunks > 1) {
         snprintf(text, sizeof text,
                  p->chunks > 2 ? "lighter with each chunk, 0 … %u" : "chunk %u",
                  p->chunks - 1);
-        x = swatch(p, x, tu_shade(tu_colour(0), 62, colour), text);
+        swatch(p, tu_shade(tu_colour(0), 62, colour), NULL, NULL, text);
     }
-    if (p->s->pipelines > 1) {
-        x = swatch(p, x, tu_colour(0), "second pipeline");
-        tu_svg_rect(&p->v, x - 20 - 6.4 * 15 - 18, 58, 14, 3, TU_COLOUR_TEXT, NULL, NULL);
+    if (p->s->pipelines > 1)
+        swatch(p, tu_colour(0), NULL, TU_COLOUR_TEXT, "second pipeline");
+    if (p->over && item(p, "lower rows: measured", &x)) {
+        tu_svg_rect(&p->v, x, p->y, SWATCH, 8, TU_COLOUR_IDLE, NULL, NULL);
+        tu_svg_rect(&p->v, x, p->y + 9, SWATCH, 5, tu_colour(0), NULL, NULL);
     }
-    if (holds(p)) {
-        tu_svg_line(&p->v, x, 58, x + 14, 58, MEMORY_LINE, 1.2);
-        swatch(p, x, MEMORY_AREA, "activation memory; line: the fullest rank's peak");
+    if (holds(p) && item(p, "activation memory; line: the fullest rank's peak", &x)) {
+        tu_svg_rect(&p->v, x, p->y, SWATCH, SWATCH, MEMORY_AREA, NULL, NULL);
+        tu_svg_line(&p->v, x, p->y, x + SWATCH, p->y, MEMORY_LINE, 1.2);
     }
+    p->top = p->y - 58 + TOP + LINE;
 }
 
 static double measured_us(const struct picture *p)
@@ -278,8 +309,10 @@ static void title(struct picture *p)
     const struct tu_sched *s = p->s;
     const struct tu_schedule *row = made_by(p);
     const char *pieces = row && row->pieces ? row->pieces : "micro-batches";
-    snprintf(text, sizeof text, "%s, %u ranks, %u %s", *s->name ? s->name : "schedule",
-             s->ranks, s->microbatches, pieces);
+    size_t n = strlen(pieces), plural = !strcmp(pieces + n - 3, "hes") ? 2 : 1;
+    snprintf(text, sizeof text, "%s, %u rank%s, %u %.*s", *s->name ? s->name : "schedule",
+             s->ranks, s->ranks == 1 ? "" : "s", s->microbatches,
+             (int)(n - (s->microbatches == 1 ? plural : 0)), pieces);
     tu_svg_text(&p->v, LEFT, 26, 16, TU_LEFT, TU_COLOUR_TEXT, text);
     tu_ticks_text(p->sim->makespan, p->c->scale, a);
     tu_ticks_text(p->sim->span, p->c->scale, b);
@@ -390,13 +423,14 @@ int tu_sched_svg(struct tu_buf *out, const struct tu_sched *s, const struct tu_c
     p.chunk = tui_chunk_numbers(s, true, &p.chunks, err);
     rc = p.chunk ? 0 : TU_ENOMEM;
     scale(&p);
+    legend(&p, true);
     double height = row_y(&p, s->ranks) + 34;
     tu_svg_begin(&p.v, out, LEFT + p.width + RIGHT, height,
                  *s->name ? s->name : "schedule");
     if (!rc) {
         title(&p);
         rows(&p);
-        legend(&p);
+        legend(&p, false);
         axis(&p);
         rc = holds(&p) ? memory(&p, err) : 0;
     }

@@ -327,6 +327,13 @@ static void forward(struct listing *l, const struct tu_op *op, size_t unit)
         need(l, TUI_AT_F, op->stage, unit - 1, HERE);
 }
 
+/* What is on the host comes back first. */
+static void fetched(struct listing *l, const struct tu_op *op, size_t unit)
+{
+    if (tui_find(l->x, TUI_AT_OFFLOAD, op->stage, unit) != TUI_NONE)
+        need(l, TUI_AT_FETCH, op->stage, unit, HERE);
+}
+
 static void backward(struct listing *l, const struct tu_op *op, size_t unit)
 {
     const struct tu_sched *s = l->x->s;
@@ -337,8 +344,7 @@ static void backward(struct listing *l, const struct tu_op *op, size_t unit)
         need(l, TUI_AT_B, op->stage, unit + 1, HERE);
     if (tui_find(l->x, TUI_AT_R, op->stage, unit) != TUI_NONE)
         need(l, TUI_AT_R, op->stage, unit, HERE);
-    if (tui_find(l->x, TUI_AT_OFFLOAD, op->stage, unit) != TUI_NONE)
-        need(l, TUI_AT_FETCH, op->stage, unit, HERE);
+    fetched(l, op, unit);
 }
 
 unsigned tui_needs(const struct tui_index *x, const struct tu_op *op,
@@ -355,6 +361,9 @@ unsigned tui_needs(const struct tui_index *x, const struct tu_op *op,
     case TU_OP_W:
     case TU_OP_SEND_B: need(&l, TUI_AT_B, op->stage, unit, HERE); break;
     case TU_OP_R:
+        need(&l, TUI_AT_F, op->stage, unit, HERE);
+        fetched(&l, op, unit);
+        break;
     case TU_OP_SEND_F:
     case TU_OP_OFFLOAD: need(&l, TUI_AT_F, op->stage, unit, HERE); break;
     case TU_OP_RECV_F:

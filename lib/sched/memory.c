@@ -55,8 +55,8 @@ static void changes(const struct tui_mem *m, const struct tu_cost *c, bool train
     switch ((enum tu_op_kind)op->kind) {
     case TU_OP_F: *at_start = ckpt ? m->ckpt : m->full; break;
     case TU_OP_R: *at_start = m->full - m->ckpt; break;
-    case TU_OP_FETCH: *at_start = m->full; break;
-    case TU_OP_OFFLOAD:
+    case TU_OP_FETCH: *at_start = ckpt ? m->ckpt : m->full; break;
+    case TU_OP_OFFLOAD: *at_end = ckpt ? -m->ckpt : -m->full; break;
     case TU_OP_B: *at_end = -m->full; break;
     case TU_OP_I: *at_end = c->release == TU_MEM_SPLIT ? m->for_w - m->full : 0; break;
     case TU_OP_W: *at_end = c->release == TU_MEM_SPLIT ? -m->for_w : -m->full; break;
@@ -72,7 +72,7 @@ static int by_time(const void *a, const void *b)
     return x->change < y->change ? -1 : x->change > y->change; /* frees first */
 }
 
-/* Which units of a rank are recomputed: then F keeps the checkpoint alone. */
+/* Which units of a rank are recomputed: then F keeps, and the host takes, the checkpoint alone. */
 static bool recomputes(const struct tu_sched *s, uint32_t rank)
 {
     for (size_t i = 0; i < s->n[rank]; i++)

@@ -22,6 +22,7 @@ struct attempt {
     int64_t bound, stop; /* stop: good enough */
     uint64_t states;
     bool optimal;
+    struct tui_pace pace;
 };
 
 static void take(struct attempt *a, struct tui_order *o, const char *method)
@@ -93,9 +94,10 @@ static int beams(struct attempt *a, struct tu_err *err)
             break;
         int64_t below = a->best.op ? a->best.value : INT64_MAX;
         rc = tui_beam_search(a->x,
-                             &(struct tui_beam){width[k], effort - a->states},
+                             &(struct tui_beam){width[k], effort - a->states, &a->pace},
                              below, &o, &r, err);
         a->states += r.states;
+        a->pace.done = a->states;
         if (!rc && r.found && o.value < INT64_MAX)
             take(a, &o, "beam");
         tui_order_release(&o);
@@ -104,15 +106,26 @@ static int beams(struct attempt *a, struct tu_err *err)
     return rc;
 }
 
-static int improve(struct attempt *a, struct tu_err *err)
+static uint64_t move_effort(const struct attempt *a)
 {
     uint64_t cells = (uint64_t)a->x->stages * a->x->m, tries = a->how->effort / 4;
     if (cells > MOVE_CELLS) /* each takes as long as it has operations */
         tries = (uint64_t)((double)tries * MOVE_CELLS / (double)cells);
+    return tries;
+}
+
+static int improve(struct attempt *a, struct tu_err *err)
+{
+    uint64_t tries = move_effort(a);
     if (done(a) || a->optimal || !a->best.op || !tries)
         return 0;
     int64_t target = a->bound > a->stop ? a->bound : a->stop, before = a->best.value;
-    int rc = tui_anneal(a->x, &a->best, tries, target, a->how->seed, err);
+    a->pace.done = a->pace.total - tries;
+    int rc = tui_anneal(
+        a->x, &a->best,
+        &(struct tui_moves){
+            .tries = tries, .target = target, .seed = a->how->seed, .pace = &a->pace},
+        err);
     if (!rc && a->best.value < before)
         a->method = "annealing";
     return rc;
@@ -125,6 +138,7 @@ static int attempt(struct attempt *a, const struct tu_sched_params *q, struct tu
     int64_t work = tui_bound_work(x), path = tui_bound_path(x);
     int rc = 0;
     a->bound = work > path ? work : path;
+    a->pace = (struct tui_pace){a->how->job, 0, beam_effort(a) + move_effort(a)};
     for (size_t k = 0; tu_schedules[k] && !rc; k++)
         if (!tu_schedules[k]->rank && !slow(tu_schedules[k]))
             rc = start(a, tu_schedules[k], q, err);

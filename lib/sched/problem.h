@@ -46,12 +46,19 @@ TU_MUST int tui_order_value(const struct tui_problem *x, struct tui_order *o,
 TU_MUST int tui_order_sched(struct tu_sched **out, const struct tui_problem *x,
                             const struct tui_order *o, struct tu_err *err);
 
+/* Where a search stands among all that are planned, in states and moves. */
+struct tui_pace {
+    const struct tu_job *job;
+    uint64_t done, total;
+};
+
 /* Beam search over active schedules with dominance; exact when nothing had to be dropped.
  * Only orders better than `below` are looked for. *bound: no order is better than this
  * (at most `below`). `found` says whether best was filled. */
 struct tui_beam {
     uint32_t width;  /* states kept on each level */
     uint64_t budget; /* states looked at, all levels together */
+    const struct tui_pace *pace; /* NULL: nobody wants to know */
 };
 struct tui_beam_result {
     bool found, exact;

@@ -143,7 +143,7 @@ static int beam(struct search *s, const struct tui_problem *x, struct tu_err *er
 {
     struct tui_order o = {0};
     struct tui_beam_result r = {0};
-    const struct tui_beam how = {BEAM_WIDTH, UINT64_MAX};
+    const struct tui_beam how = {.width = BEAM_WIDTH};
     int rc = 0;
     if ((uint64_t)x->stages * x->m <= BEAM_CELLS)
         rc = tui_beam_search(x, &how, s->span, &o, &r, err);
@@ -164,7 +164,9 @@ static int moves(struct search *s, const struct tui_problem *x, int64_t bound,
         rc = tui_order_value(x, &o, err);
     if (!rc && fits && o.value < INT64_MAX) {
         uint64_t tries = MOVED_MAX / (6 * (uint64_t)s->q->p * s->q->m);
-        rc = tui_anneal(x, &o, tu_min(tries, MOVES_MAX), bound, 0, err);
+        rc = tui_anneal(
+            x, &o,
+            &(struct tui_moves){.tries = tu_min(tries, MOVES_MAX), .target = bound}, err);
         if (!rc)
             rc = judge_order(s, x, &o, err);
     }

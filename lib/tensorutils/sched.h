@@ -293,6 +293,7 @@ struct tu_optimize {
         time_cap; /* ticks; > 0: the least memory that keeps to it, q->cap is not used */
     uint64_t effort; /* states looked at, at most */
     uint64_t seed;
+    const struct tu_job *job; /* its progress counts states and moves; NULL: none */
 };
 struct tu_optimized {
     struct tu_sched *sched; /* the caller's */

@@ -122,6 +122,8 @@ prepare() {
     assert_equal "$stderr" ''
     run -0 --separate-stderr bash -c 'tns-gen big --shape 4194304 --progress >/dev/null'
     assert_regex "$stderr" '%'
+    run -0 --separate-stderr bash -c 'pipe-sched optimize -p 8 -m 16 --memory-cap 4 --progress >/dev/null'
+    assert_regex "$stderr" '% [0-9]+:[0-9][0-9] left' # states: no rate in bytes
 }
 
 @test "a name that no table has: the nearest one, whatever its case, and where to look" {

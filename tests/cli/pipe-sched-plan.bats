@@ -274,8 +274,8 @@ END
 
 @test "plan: without a legal layout the commonest reasons are said" {
     run -1 pipe-sched plan --layers 8 --hidden 512 --heads 8 --gpus 1000003 --batch 8
-    assert_line --partial ' layouts, 0 legal'
-    assert_line --regexp '^rejected: [0-9]+: .'
+    assert_line --index 0 --partial ' layouts, 0 legal'
+    assert_line --index 1 --regexp '^rejected: [0-9]+: .'
     run -1 --separate-stderr pipe-sched plan --layers 8 --hidden 512 --heads 8 --gpus 1000003 --batch 8 --json
     refute_output --partial rejected
 }

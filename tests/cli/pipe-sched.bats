@@ -436,15 +436,56 @@ END
     assert_output --partial 'at least one chunk'
 }
 
-@test "the legend of a measured picture is within it" {
+@test "the words of a picture are within it, and above its rows" {
+    # A letter of size 12 is at most 6.4 wide on average, as the widest font here has it.
+    within() {
+        awk 'match($0, / width="[0-9]+/) && !width { width = substr($0, RSTART + 8, RLENGTH - 8) + 0 }
+             /font-size="12" fill/ { split($0, part, /"/); x = part[2]; y = part[4] + 0
+                 gsub(/<[^>]*>/, ""); gsub(/&[^;]*;/, "x"); words++
+                 if (x + 6.4 * length($0) > width) { print "past the edge: " $0; bad = 1 }
+                 if (y > low) low = y }
+             /text-anchor="end" fill="#222222">idle</ { split($0, part, /"/); title = part[4] + 0 }
+             END { if (low > title - 10) { print low " is below " title; bad = 1 }
+                   exit bad || words < 3 }' "$1" || { cat "$1"; return 1; }
+    }
     pipe-sched gen -s 1f1b -p 3 -m 3 --cost F=10,B=20,unit=us >s.json
     pipe-sched convert s.json --to trace >t.json
-    wide() { sed -n 's/.*<svg[^>]* width="\([0-9]*\).*/\1/p' "$1"; }
-    pipe-sched draw s.json --to svg >plain.svg
     pipe-sched draw s.json --to svg --over t.json >over.svg
-    # What is said of the measured step comes before the last entry.
     grep -q 'lower rows: measured' over.svg
-    assert_equal $(($(wide over.svg) - $(wide plain.svg))) 146
+    within over.svg
+    for s in 1f1b zb-h2 zb-v bitpipe chimera zeropp interleaved-1f1b seq-1f1b; do
+        pipe-sched gen -s $s -p 2 -m 2 | pipe-sched draw --to svg >a.svg
+        within a.svg
+    done
+    pipe-sched gen -s zb-v -p 2 -m 2 | pipe-sched lower --recompute --offload --prefetch 1 |
+        pipe-sched draw --cost OFFLOAD=1,FETCH=1,UNSHARD=1,REDUCE=1 --to svg >all.svg
+    within all.svg
+    pipe-sched gen -s bitpipe -p 16 -m 64 | pipe-sched draw --to svg >large.svg
+    within large.svg
+    pipe-sched gen -s 1f1b -p 1 -m 1 | pipe-sched draw --to svg | grep -q '>1f1b, 1 rank, 1 micro-batch<'
+}
+
+@test "sizes that are missing are named" {
+    for of in 'gen -s 1f1b' compare optimize; do
+        run -2 pipe-sched $of -p 4
+        assert_output --partial ': -m is needed, at least 1'
+        run -2 pipe-sched $of -m 4
+        assert_output --partial ': -p is needed, at least 1'
+        run -2 pipe-sched $of
+        assert_output --partial ': -p and -m are needed, at least 1'
+        run -2 pipe-sched $of -p 4 -m 4 -c 0
+        assert_output --partial 'at least one chunk'
+    done
+}
+
+@test "compare and optimize: times of what is not there are refused" {
+    for row in mb,99,1 arrive,99,1 link,0,99,1; do
+        printf '%s\n' "$row" >t
+        for of in 'optimize --effort 10' 'optimize --place any --effort 10' 'compare 1f1b'; do
+            run -2 pipe-sched $of -p 4 -m 8 --times t
+            assert_line --index 0 --regexp '^pipe-sched: t: .* 99: the schedule has [48]$'
+        done
+    done
 }
 
 @test "times of zero, and of operations that nothing adds, are warned of" {
@@ -472,6 +513,18 @@ pipe-sched: warning: --cost OPT=5: nothing here takes that time'
     pipe-sched gen -s 1f1b -p 4 -m 8 --memory B=1,CKPT=0.1 >s.json
     pipe-sched lower --prefetch 0 --no-transfers --recompute s.json | { run -0 pipe-sched sim; assert_line --regexp '^ +0 .* 1.3$'; }
     pipe-sched lower --prefetch 0 --no-transfers --offload s.json | { run -0 pipe-sched sim; assert_line --regexp '^ +0 .* 2$'; }
+    # Both: checkpoints alone go to the host, two are here beside what is recomputed, and come
+    # back before that.
+    pipe-sched lower --prefetch 0 --no-transfers --offload --recompute s.json >both.json
+    run -0 pipe-sched sim both.json
+    assert_line --regexp '^ +0 .* 1.1$'
+    pipe-sched convert both.json --to trace >t.json
+    run -1 grep '"held":-' t.json
+    pipe-sched convert both.json --to csv | sed '1s/\(0R0,\)\(.*\)/\2/;1s/0FETCH0,/&0R0,/' >ok.csv
+    pipe-sched verify ok.csv
+    pipe-sched convert both.json --to csv | sed '1s/0R0,//;1s/0FETCH0,/0R0,&/' >early.csv
+    run -1 pipe-sched verify early.csv
+    assert_output --partial '0R0'
 }
 
 @test "through a tensor stream and back" {
