@@ -466,25 +466,27 @@ END
 }
 
 @test "sizes that are missing are named" {
-    for of in 'gen -s 1f1b' compare optimize; do
-        run -2 pipe-sched $of -p 4
+    local -a of
+    while read -ra of; do
+        run -2 pipe-sched "${of[@]}" -p 4
         assert_output --partial ': -m is needed, at least 1'
-        run -2 pipe-sched $of -m 4
+        run -2 pipe-sched "${of[@]}" -m 4
         assert_output --partial ': -p is needed, at least 1'
-        run -2 pipe-sched $of
+        run -2 pipe-sched "${of[@]}"
         assert_output --partial ': -p and -m are needed, at least 1'
-        run -2 pipe-sched $of -p 4 -m 4 -c 0
+        run -2 pipe-sched "${of[@]}" -p 4 -m 4 -c 0
         assert_output --partial 'at least one chunk'
-    done
+    done <<<$'gen -s 1f1b\ncompare\noptimize'
 }
 
 @test "compare and optimize: times of what is not there are refused" {
+    local -a of
     for row in mb,99,1 arrive,99,1 link,0,99,1; do
-        printf '%s\n' "$row" >t
-        for of in 'optimize --effort 10' 'optimize --place any --effort 10' 'compare 1f1b'; do
-            run -2 pipe-sched $of -p 4 -m 8 --times t
+        echo "$row" >t
+        while read -ra of; do
+            run -2 pipe-sched "${of[@]}" -p 4 -m 8 --times t
             assert_line --index 0 --regexp '^pipe-sched: t: .* 99: the schedule has [48]$'
-        done
+        done <<<$'optimize --effort 10\noptimize --place any --effort 10\ncompare 1f1b'
     done
 }
 
