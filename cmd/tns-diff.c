@@ -154,7 +154,11 @@ static int compare(struct diff *x, size_t i, size_t j, struct tu_err *err)
     }
     if ((d.bytes_equal || within) && !x->ctx->verbose)
         return 0;
-    return show(x, d.bytes_equal ? "equal" : within ? "within" : "values", i, j, &d, err);
+    const char *status = d.bytes_equal                    ? "equal"
+                         : within                         ? "within"
+                         : d.valued && !d.values.differ   ? "bits"
+                                                          : "values";
+    return show(x, status, i, j, &d, err);
 }
 
 static int compare_all(struct diff *x, struct tu_err *err)

@@ -129,9 +129,7 @@ static int sort_atoms(struct tu_ckpt *c, struct tu_err *err)
         }
         o[i] = (struct order){i,
                               state_order(r),
-                              r->layer >= 0                ? 1
-                              : tui_role_is_front(r->base) ? 0
-                                                           : 2,
+                              r->layer >= 0 ? 1 : tui_role_is_front(r->base) ? 0 : 2,
                               r->layer,
                               r->expert,
                               tu_map_line(c->canonical, r->base),
@@ -178,7 +176,8 @@ static int atom_add(struct tu_ckpt *c, const char *name, struct tu_fuse fuse,
 }
 
 /* Number of the role that is the same state as r of another weight. */
-static uint32_t sibling(const struct tu_ckpt *c, const struct tu_role *r, const char *base)
+static uint32_t sibling(const struct tu_ckpt *c, const struct tu_role *r,
+                        const char *base)
 {
     char name[256];
     if (!r->state)
@@ -246,12 +245,28 @@ static bool same_place(const struct tu_piece *a, const struct tu_piece *b)
 {
     const unsigned cuts = TU_MAP_COLUMN | TU_MAP_ROW | TU_MAP_VOCAB;
     unsigned cut = a->fuse.transform & cuts;
-    if ((a->flat.yes || b->flat.yes) && (a->flat.yes != b->flat.yes ||
-                                         a->flat.lo != b->flat.lo || a->flat.n != b->flat.n))
+    if ((a->flat.yes || b->flat.yes) &&
+        (a->flat.yes != b->flat.yes || a->flat.lo != b->flat.lo ||
+         a->flat.n != b->flat.n))
         return false;
     if (a->box || b->box)
         return same_boxes(a, b);
     return !cut || cut != (b->fuse.transform & cuts) || a->at.tp == b->at.tp;
+}
+
+/* A replica is another rank's: what one file holds twice may be two different tensors, of
+ * which no reader could tell the right one. */
+static int mark_replica(const struct tu_ckpt *c, struct tu_piece *p,
+                        const struct tu_piece *q, struct tu_err *err)
+{
+    if (q->replica || q->fuse.role[0] != p->fuse.role[0] || !same_place(p, q))
+        return 0;
+    p->replica = true;
+    if (p->file == q->file && p->index != q->index &&
+        !strcmp(p->tensor.name, q->tensor.name))
+        return tu_fail(err, TU_EFORMAT, "%.200s: '%.200s' is there twice",
+                       c->file[p->file].source->path, p->tensor.name);
+    return 0;
 }
 
 static int attach_pieces(struct tu_ckpt *c, struct tu_err *err)
@@ -265,12 +280,11 @@ static int attach_pieces(struct tu_ckpt *c, struct tu_err *err)
                 continue;
             struct tu_atom *a = &c->atom[number];
             last = number;
-            for (size_t j = 0; j < a->n && !c->from; j++) {
-                const struct tu_piece *q = &c->piece[a->piece[j]];
-                p->replica |=
-                    !q->replica && q->fuse.role[0] == p->fuse.role[0] && same_place(p, q);
-            }
-            int rc = TU_GROW(&a->piece, &a->cap, a->n, err);
+            int rc = 0;
+            for (size_t j = 0; j < a->n && !c->from && !rc; j++)
+                rc = mark_replica(c, p, &c->piece[a->piece[j]], err);
+            if (!rc)
+                rc = TU_GROW(&a->piece, &a->cap, a->n, err);
             if (rc)
                 return rc;
             a->piece[a->n++] = i;
@@ -291,7 +305,8 @@ int tui_make_atoms(struct tu_ckpt *c, const struct tu_shard_opts *o, struct tu_e
     return rc ? rc : attach_pieces(c, err);
 }
 
-/* A wanted dtype that is wider than the weights' is better filled from the master copy. */
+/* A wanted dtype that is wider than the weights' is better filled from the master copy.
+ */
 static void take_masters(struct tu_ckpt *c)
 {
     for (size_t i = 0; i < c->pieces; i++) {

@@ -996,3 +996,14 @@ a_hole() {
     run -3 shard-ckpt cat --to gguf liar
     assert_output --partial 'of 1000 is missing'
 }
+
+@test "a name that one file holds twice is refused; in two files it is a replica" {
+    tns-gen a:dist=constant,value=1 --shape 4 -o 1.tns
+    tns-gen a:dist=constant,value=2 --shape 4 -o 2.tns
+    cat 1.tns 2.tns >twice.tns
+    for command in digest verify ls "convert --to hf"; do
+        # shellcheck disable=SC2086
+        run -3 shard-ckpt $command twice.tns $([ "${command#convert}" = "$command" ] || echo o)
+        assert_output --partial "twice.tns: 'a' is there twice"
+    done
+}

@@ -125,3 +125,11 @@ npy() {
         run -2 tns-diff $x a.tns a.tns
     done
 }
+
+@test "equal values in other bits are told from other values" {
+    tns-gen z:dist=constant,value=0 --shape 4 --seed 1 -o p.tns
+    tns-gen z:dist=constant,value=-0.0 --shape 4 --seed 1 -o n.tns
+    run -1 tns-diff p.tns n.tns
+    assert_line --index 1 --regexp '^bits +4 +0 +0 '
+    run -0 tns-diff --atol 0 p.tns n.tns
+}
