@@ -16,8 +16,6 @@
 #include "torch.h"
 
 #define PICKLE_MAX ((size_t)1 << 30)
-#define LEGACY_MAGIC "\x80\x02\x8a\x0a\x6c\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19\x2e"
-#define LEGACY_MAGIC_N 15
 
 /* Reading ---------------------------------------------------------------------------- */
 
@@ -372,6 +370,17 @@ static bool is_pickle(const unsigned char *head, size_t n)
     return n >= 3 && head[0] == 0x80 && head[1] >= 2 && head[1] <= 5;
 }
 
+/* A pickle of torch's old magic number, of any protocol that pickles in bytes: its header,
+ * from protocol 4 on a frame, a LONG1, the end. */
+static bool is_legacy(const unsigned char *head, size_t n)
+{
+    static const unsigned char magic[] = {0x8a, 10,   0x6c, 0xfc, 0x9c, 0x46, 0xf9,
+                                          0x20, 0x6a, 0xa8, 0x50, 0x19, 0x2e};
+    const size_t at = is_pickle(head, n) && head[1] >= 4 && n > 2 && head[2] == 0x95 ? 11 : 2;
+    return is_pickle(head, n) && n >= at + sizeof magic &&
+           !memcmp(head + at, magic, sizeof magic);
+}
+
 static bool sniff_torch(const char *path, const unsigned char *head, size_t n)
 {
     const char *name;
@@ -387,7 +396,7 @@ static int open_other(struct tui_torch *t, const unsigned char *head, size_t n,
                       const struct tu_open *how, const struct tu_job *job,
                       struct tu_err *err)
 {
-    if (n >= LEGACY_MAGIC_N && !memcmp(head, LEGACY_MAGIC, LEGACY_MAGIC_N))
+    if (is_legacy(head, n))
         return tui_torch_legacy(t, how, job, err);
     if (is_tar(head, n))
         return tu_fail(err, TU_EUNSUP,
