@@ -115,6 +115,8 @@ put("bare.pt", torch.arange(4))
 put("no_tensors.pt", {"a": 1, "b": "two"})
 put("protocol4.pt", case, pickle_protocol=4)
 put("protocol5.pt", case, pickle_protocol=5)
+for protocol in (3, 4):
+    put(f"legacy_protocol{protocol}.pt", case, pickle_protocol=protocol, **LEGACY)
 attribute = torch.ones(2, 2)
 put("module_refuse.pt", torch.nn.Linear(2, 2), oracle=False)    # a pickled class, no state dict
 sparse = torch.eye(3).to_sparse()
