@@ -19,10 +19,8 @@ enum { SPLIT_UNITS = 4, ROWS = 128, KEYS = 256 };
 
 static void plan_sizes(struct tui_back *p, const struct tu_attn *a)
 {
-    bool narrow = a->q.dtype != TU_F32 && a->q.dtype != TU_F16;
-    uint32_t compute = a->opt.compute ? a->opt.compute : narrow ? TU_BF16 : TU_F32;
     p->a = a;
-    p->ops = tui_ops_pick(compute, tu_cpu_bits());
+    p->ops = tui_ops_pick(tui_compute(&a->opt, a->q.dtype), tu_cpu_bits());
     p->logits = tui_has_logits(a);
     size_t n = p->ops->npad, k = p->ops->kpad, e = p->ops->elem;
     /* A tile that is asked for is no larger than what there is. */

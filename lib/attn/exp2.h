@@ -16,5 +16,7 @@
 
 /* Below this 2^x is zero in f32; -inf is clamped to it, NaN is not. */
 #define EXP2_LOW (-160.0f)
+/* From here on it is infinite, and still made of two factors. */
+#define EXP2_HIGH 254.0f
 
 #endif

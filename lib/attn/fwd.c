@@ -19,12 +19,6 @@ enum {
     SPLITS_MAX = 64
 };
 
-static uint32_t compute_of(const struct tu_attn *a)
-{
-    bool narrow = a->q.dtype != TU_F32 && a->q.dtype != TU_F64 && a->q.dtype != TU_F16;
-    return a->opt.compute ? a->opt.compute : narrow ? TU_BF16 : TU_F32;
-}
-
 /* Query heads that share a tile: all of the group where sequences are short. */
 static uint64_t heads_in_tile(const struct tu_attn *a, uint64_t br)
 {
@@ -36,7 +30,7 @@ static void plan_sizes(struct tui_plan *p, const struct tu_attn *a)
 {
     uint64_t rows = a->hq / a->hkv * a->sq_max;
     p->a = a;
-    p->ops = tui_ops_pick(compute_of(a), tu_cpu_bits());
+    p->ops = tui_ops_pick(tui_compute(&a->opt, a->q.dtype), tu_cpu_bits());
     p->few = rows <= (p->ops->pack_a ? 4 : 8) && !a->opt.tile_q && !a->opt.tile_k &&
              !a->opt.deterministic;
     if (p->few)

@@ -1,18 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* gated.c: the decaying matrix state, step by step, in chunks, and backwards. */
+/* gated.c: the decaying matrix state, forwards and backwards. */
 #include <math.h>
 #include <string.h>
 #include "attn/gated.h"
 #include "attn/scratch.h"
-
-enum { BLOCK = 64 };
 
 int tui_gated_init(struct tui_gated *x, struct tu_err *err)
 {
     const size_t e = sizeof(double);
     const uint64_t n = x->n, rows = n * x->d, values = n * x->dv, state = x->d * x->dv;
     const uint64_t gates = x->vector ? rows : n;
-    x->block = tu_max(1, tu_min(x->block ? x->block : BLOCK, n));
     const struct tui_part part[] = {
         {&x->g, gates, e},      {&x->q, rows, e},
         {&x->k, rows, e},       {&x->v, values, e},
@@ -20,7 +17,7 @@ int tui_gated_init(struct tui_gated *x, struct tu_err *err)
         {&x->dq, rows, e},      {&x->dk, rows, e},
         {&x->dv_, values, e},   {&x->dg, gates, e},
         {&x->state, state, e},  {&x->dstate, state, e},
-        {&x->work, tu_max(state, x->block * x->d), e},
+        {&x->work, state, e},
     };
     return TUI_SCRATCH(&x->arena, part, err);
 }
@@ -50,66 +47,6 @@ void tui_gated_steps(const struct tui_gated *x)
                 x->o[t * x->dv + b] +=
                     x->scale * x->q[t * x->d + a] * x->state[a * x->dv + b];
     }
-}
-
-/* Sums of log decays within the chunk, the step itself included: G[i, a]. */
-static void sums(const struct tui_gated *x, uint64_t t0, uint64_t e, double *sum)
-{
-    for (uint64_t i = 0; i < e; i++)
-        for (uint64_t a = 0; a < x->d; a++)
-            sum[i * x->d + a] = gate(x, t0 + i, a) + (i ? sum[(i - 1) * x->d + a] : 0);
-}
-
-/* q_i · k_j with the decay between them. */
-static double weight(const struct tui_gated *x, uint64_t t0, uint64_t i, uint64_t j,
-                     const double *sum)
-{
-    const double *q = x->q + (t0 + i) * x->d, *k = x->k + (t0 + j) * x->d;
-    const double *gi = sum + i * x->d, *gj = sum + j * x->d;
-    double w = 0;
-    if (!x->vector) {
-        for (uint64_t a = 0; a < x->d; a++)
-            w += q[a] * k[a];
-        return w * exp(gi[0] - gj[0]);
-    }
-    for (uint64_t a = 0; a < x->d; a++)
-        w += q[a] * k[a] * exp(gi[a] - gj[a]);
-    return w;
-}
-
-static void chunk(const struct tui_gated *x, uint64_t t0, uint64_t e, double *sum)
-{
-    const double *last = sum + (e - 1) * x->d;
-    sums(x, t0, e, sum);
-    for (uint64_t i = 0; i < e; i++) {
-        double *o = x->o + (t0 + i) * x->dv;
-        for (uint64_t a = 0; a < x->d; a++) {
-            double f = x->scale * x->q[(t0 + i) * x->d + a] * exp(sum[i * x->d + a]);
-            for (uint64_t b = 0; b < x->dv; b++)
-                o[b] += f * x->state[a * x->dv + b];
-        }
-        for (uint64_t j = 0; j <= i; j++) {
-            double w = x->scale * weight(x, t0, i, j, sum);
-            for (uint64_t b = 0; b < x->dv; b++)
-                o[b] += w * x->v[(t0 + j) * x->dv + b];
-        }
-    }
-    for (uint64_t a = 0; a < x->d; a++) {
-        double *s = x->state + a * x->dv, fade = exp(last[a]);
-        for (uint64_t b = 0; b < x->dv; b++)
-            s[b] *= fade;
-        for (uint64_t j = 0; j < e; j++) {
-            double f = x->k[(t0 + j) * x->d + a] * exp(last[a] - sum[j * x->d + a]);
-            for (uint64_t b = 0; b < x->dv; b++)
-                s[b] += f * x->v[(t0 + j) * x->dv + b];
-        }
-    }
-}
-
-void tui_gated_chunks(const struct tui_gated *x)
-{
-    for (uint64_t t0 = 0; t0 < x->n; t0 += x->block)
-        chunk(x, t0, x->n - t0 < x->block ? x->n - t0 : x->block, x->work);
 }
 
 /* Gradients of the decays from those of q and k: exp(G_t) stands with q_t, exp(-G_t) with

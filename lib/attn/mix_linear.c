@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* mix_linear.c: linear attention with a decay per head, and gated linear attention.
  *
- * "chunks" is the tiling of Lightning Attention-2 and GLA, "ref" goes step by step; both
- * in float64 over heads in parallel. Without causality o = q (K'V). Sequences carry their
+ * "chunks" is the tiling of Lightning Attention-2 and GLA in f32, "ref" goes step by step
+ * in float64; both over heads in parallel. Without causality o = q (K'V). Sequences carry their
  * state in and out, so pieces equal the whole. */
 #include <math.h>
 #include <string.h>
@@ -90,6 +90,16 @@ static void both_ways(struct tui_gated *x, bool back)
             }
 }
 
+static double scale_of(const struct tu_mixer_args *m)
+{
+    return isnan(m->opt->scale) ? 1 : m->opt->scale;
+}
+
+static double decay_of(const struct tu_mixer_args *m, uint64_t head, uint64_t heads)
+{
+    return m->opt->decay_slopes ? tu_alibi_slope(head, heads) : m->opt->decay;
+}
+
 /* A head before its inputs are read: sizes, memory, the decay that all steps share. */
 static int head_init(struct tui_gated *x, const struct tui_recur *r,
                      const struct tu_mixer_args *m, uint64_t head, struct tu_err *err)
@@ -98,10 +108,9 @@ static int head_init(struct tui_gated *x, const struct tui_recur *r,
                             .d = r->d,
                             .dv = r->dv,
                             .vector = in(m, "gate") != NULL,
-                            .block = m->opt->block,
-                            .scale = isnan(m->opt->scale) ? 1 : m->opt->scale};
+                            .scale = scale_of(m)};
     int code = tui_gated_init(x, err);
-    double s = m->opt->decay_slopes ? tu_alibi_slope(head, r->heads) : m->opt->decay;
+    double s = decay_of(m, head, r->heads);
     for (uint64_t t = 0; !code && !x->vector && t < x->n; t++)
         x->g[t] = -s;
     return code;
@@ -128,35 +137,79 @@ static int back(struct tui_gated *x, const struct tu_mixer_args *m, uint64_t b,
     return tui_recur_put(out(m, "dstate_in"), task, x->dstate, s, err);
 }
 
+/* Forward by the reference. */
+static int exact(struct tui_gated *x, const struct tui_recur *r,
+                 const struct tu_mixer_args *m, uint64_t b, uint64_t h, uint64_t task,
+                 struct tu_err *err)
+{
+    int code = tui_recur_state(r->state, task, x->state, x->d * x->dv, err);
+    if (code)
+        return code;
+    if (m->opt->bidirectional)
+        both_ways(x, false);
+    else
+        tui_gated_steps(x);
+    code = tui_recur_store(out(m, "o"), b, h, x->o, err);
+    return code ? code
+                : tui_recur_put(out(m, "state_out"), task, x->state, x->d * x->dv, err);
+}
+
+/* Forward in chunks; *odd as tui_scan_run. */
+static int fast(const struct tui_recur *r, const struct tu_mixer_args *m, uint64_t b,
+                uint64_t h, uint64_t task, bool *odd, struct tu_err *err)
+{
+    uint64_t s = r->d * r->dv;
+    double *state = tu_alloc(s, sizeof *state, err), g = -decay_of(m, h, r->heads);
+    const struct tu_operand *gate = in(m, "gate");
+    struct tui_scan x = {.n = r->n,
+                         .d = r->d,
+                         .dv = r->dv,
+                         .block = m->opt->block,
+                         .compute = tui_compute(m->opt, r->q->dtype),
+                         .vector = gate != NULL,
+                         .both_ways = m->opt->bidirectional,
+                         .scale = scale_of(m),
+                         .q = tui_recur_steps(r->q, b, h),
+                         .k = tui_recur_steps(r->k, b, h),
+                         .v = tui_recur_steps(r->v, b, h),
+                         .gate = {&g, TU_F64, 0},
+                         .rate = 1,
+                         .o = tui_recur_steps(out(m, "o"), b, h),
+                         .state = state};
+    if (gate)
+        x.gate = tui_recur_steps(gate, b, h);
+    int code = state ? tui_recur_state(r->state, task, state, s, err) : TU_ENOMEM;
+    code = code ? code : tui_scan_run(&x, odd, err);
+    if (!code && !*odd)
+        code = tui_recur_put(out(m, "state_out"), task, state, s, err);
+    tu_free(state);
+    return code;
+}
+
 static int head_task(void *ctx, uint64_t task, unsigned worker, struct tu_err *err)
 {
     const struct tu_mixer_args *m = ctx;
     struct tui_recur r;
-    struct tui_gated x;
+    struct tui_gated x = {0};
     (void)worker;
     int code = tui_recur_init(&r, m, err);
     if (code)
         return code;
     uint64_t b = task / r.heads, h = task % r.heads;
+    bool forward = m->pass & TU_PASS_FWD, slow = tui_recur_exact(m, r.q->dtype);
+    if (forward && !slow) {
+        code = fast(&r, m, b, h, task, &slow, err);
+        forward = slow;
+    }
+    if (code || (!forward && !(m->pass & TU_PASS_BWD)))
+        return code;
     if ((code = head_init(&x, &r, m, h, err)) ||
         (code = tui_recur_load(r.q, b, h, x.q, err)) ||
         (code = tui_recur_load(r.k, b, h, x.k, err)) ||
         (code = tui_recur_load(r.v, b, h, x.v, err)) ||
-        (x.vector && (code = tui_recur_load(in(m, "gate"), b, h, x.g, err))))
+        (x.vector && (code = tui_recur_load(in(m, "gate"), b, h, x.g, err))) ||
+        (forward && (code = exact(&x, &r, m, b, h, task, err))))
         goto out;
-    if (m->pass & TU_PASS_FWD) {
-        if ((code = tui_recur_state(r.state, task, x.state, x.d * x.dv, err)))
-            goto out;
-        if (m->opt->bidirectional)
-            both_ways(&x, false);
-        else if (m->opt->deterministic || (m->algo && !strcmp(m->algo, "ref")))
-            tui_gated_steps(&x);
-        else
-            tui_gated_chunks(&x);
-        if ((code = tui_recur_store(out(m, "o"), b, h, x.o, err)) ||
-            (code = tui_recur_put(out(m, "state_out"), task, x.state, x.d * x.dv, err)))
-            goto out;
-    }
     if (m->pass & TU_PASS_BWD)
         code = back(&x, m, b, h, task, err);
 out:

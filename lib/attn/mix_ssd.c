@@ -84,19 +84,18 @@ static int infer(struct tu_mixer_args *m, struct tu_err *err)
     return 0;
 }
 
-/* One head in float64. */
+/* One head in float64, for the reference and the backward pass. */
 struct head {
     struct tui_gated r;
     double *x, *dt, *turn, a, d; /* turn: a state, [P, N] */
     struct tu_arena *arena;
 };
 
-static int load(struct head *w, const struct ssd *z, const struct tu_mixer_args *m,
-                uint64_t b, uint64_t h, struct tu_err *err)
+static int load(struct head *w, const struct ssd *z, uint64_t b, uint64_t h,
+                struct tu_err *err)
 {
     uint64_t n = z->n, dv = z->p;
-    *w = (struct head){
-        .r = {.n = n, .d = z->s, .dv = dv, .block = m->opt->block, .scale = 1}};
+    *w = (struct head){.r = {.n = n, .d = z->s, .dv = dv, .scale = 1}};
     struct tui_gated *r = &w->r;
     const struct tui_part part[] = {
         {&w->x, n * dv, sizeof(double)},
@@ -141,19 +140,68 @@ static int give_state(struct head *w, const struct tu_operand *o, uint64_t at,
     return tui_recur_put(o, at, w->turn, d * dv, err);
 }
 
-static int forward(struct head *w, const struct ssd *z, const struct tu_mixer_args *m,
-                   uint64_t b, uint64_t h, struct tu_err *err)
+/* Forward by the reference. */
+static int exact(struct head *w, const struct ssd *z, const struct tu_mixer_args *m,
+                 uint64_t b, uint64_t h, struct tu_err *err)
 {
     int code = take_state(w, z->state, b * z->h + h, w->r.state, err);
     if (code)
         return code;
-    (m->algo && !strcmp(m->algo, "ref") ? tui_gated_steps : tui_gated_chunks)(&w->r);
+    tui_gated_steps(&w->r);
     for (uint64_t i = 0; i < z->n * z->p; i++)
         w->r.o[i] += w->d * w->x[i];
     code = tui_recur_store(tu_operand_find(m->out, m->n_out, "y"), b, h, w->r.o, err);
     return code ? code
                 : give_state(w, tu_operand_find(m->out, m->n_out, "state_out"),
                              b * z->h + h, w->r.state, err);
+}
+
+/* dt of head h, a number per step. */
+static struct tui_steps numbers(const struct ssd *z, uint64_t b, uint64_t h)
+{
+    size_t e = tu_dtype_find(z->dt->dtype)->block_bytes;
+    return (struct tui_steps){(char *)z->dt->data + (b * z->n * z->h + h) * e,
+                              z->dt->dtype, (int64_t)(z->h * e)};
+}
+
+/* Forward in chunks; *odd as tui_scan_run. */
+static int fast(const struct ssd *z, const struct tu_mixer_args *m, uint64_t b,
+                uint64_t h, bool *odd, struct tu_err *err)
+{
+    const struct tu_operand *y = tu_operand_find(m->out, m->n_out, "y"),
+                            *last = tu_operand_find(m->out, m->n_out, "state_out");
+    uint64_t group = h / (z->h / z->g), at = b * z->h + h;
+    struct head w = {.r = {.d = z->s, .dv = z->p}};
+    const struct tui_part part[] = {
+        {&w.r.state, z->s * z->p, sizeof(double)},
+        {&w.turn, z->s * z->p, sizeof(double)},
+    };
+    int code = TUI_SCRATCH(&w.arena, part, err);
+    if (code || (code = tui_recur_state(z->a, h, &w.a, 1, err)) ||
+        (code = tui_recur_state(z->d, h, &w.d, 1, err)) ||
+        (code = take_state(&w, z->state, at, w.r.state, err)))
+        goto out;
+    const struct tui_scan x = {.n = z->n,
+                               .d = z->s,
+                               .dv = z->p,
+                               .block = m->opt->block,
+                               .compute = tui_compute(m->opt, z->x->dtype),
+                               .scale = 1,
+                               .q = tui_recur_steps(z->c, b, group),
+                               .k = tui_recur_steps(z->b, b, group),
+                               .v = tui_recur_steps(z->x, b, h),
+                               .gate = numbers(z, b, h),
+                               .rate = w.a,
+                               .weight = numbers(z, b, h),
+                               .skip = w.d,
+                               .o = tui_recur_steps(y, b, h),
+                               .state = w.r.state};
+    code = tui_scan_run(&x, odd, err);
+    if (!code && !*odd)
+        code = give_state(&w, last, at, w.r.state, err);
+out:
+    tu_arena_free(w.arena);
+    return code;
 }
 
 static float *grad(const struct tu_mixer_args *m, const char *name)
@@ -214,12 +262,22 @@ static int task(void *ctx, uint64_t n, unsigned worker, struct tu_err *err)
     struct head w = {0};
     (void)worker;
     int code = bind(&z, m, err);
-    if (code || (code = load(&w, &z, m, n / z.h, n % z.h, err)))
+    if (code)
+        return code;
+    uint64_t b = n / z.h, h = n % z.h;
+    bool forward = m->pass & TU_PASS_FWD, slow = tui_recur_exact(m, z.x->dtype);
+    if (forward && !slow) {
+        code = fast(&z, m, b, h, &slow, err);
+        forward = slow;
+    }
+    if (code || (!forward && !(m->pass & TU_PASS_BWD)))
+        return code;
+    if ((code = load(&w, &z, b, h, err)))
         goto out;
-    if (m->pass & TU_PASS_FWD)
-        code = forward(&w, &z, m, n / z.h, n % z.h, err);
+    if (forward)
+        code = exact(&w, &z, m, b, h, err);
     if (!code && (m->pass & TU_PASS_BWD))
-        code = backward(&w, &z, m, n / z.h, n % z.h, err);
+        code = backward(&w, &z, m, b, h, err);
 out:
     tu_arena_free(w.arena);
     tu_arena_free(w.r.arena);

@@ -41,6 +41,13 @@ int tui_aim(struct tu_attn *a, const struct tu_mixer_args *m, struct tu_err *err
  * order. */
 int tui_sink_gradient(const struct tu_attn *a, struct tu_err *err);
 
+/* What products are computed in: as asked, else bf16 where the storage is that short. */
+static inline uint32_t tui_compute(const struct tu_attn_opts *o, uint32_t storage)
+{
+    bool narrow = storage != TU_F32 && storage != TU_F64 && storage != TU_F16;
+    return o->compute ? o->compute : narrow ? TU_BF16 : TU_F32;
+}
+
 /* Where rows are: query i of sequence b, head h; key j of sequence b, KV head h. */
 static inline unsigned char *tui_q_row(const struct tu_rows *r,
                                        const struct tu_attn_seq *s, uint64_t i,

@@ -65,6 +65,21 @@ static unsigned char *row(const struct tu_operand *o, uint64_t b, uint64_t t, ui
     return (unsigned char *)o->data + at * tu_dtype_find(o->dtype)->block_bytes;
 }
 
+struct tui_steps tui_recur_steps(const struct tu_operand *o, uint64_t b, uint64_t h)
+{
+    if (!o)
+        return (struct tui_steps){0};
+    size_t e = tu_dtype_find(o->dtype)->block_bytes;
+    return (struct tui_steps){row(o, b, 0, h), o->dtype,
+                              (int64_t)(o->dim[2] * o->dim[3] * e)};
+}
+
+bool tui_recur_exact(const struct tu_mixer_args *m, uint32_t storage)
+{
+    return storage == TU_F64 || m->opt->deterministic ||
+           (m->algo && !strcmp(m->algo, "ref"));
+}
+
 int tui_recur_load(const struct tu_operand *o, uint64_t b, uint64_t h, double *out,
                    struct tu_err *err)
 {

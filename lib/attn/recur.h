@@ -5,6 +5,7 @@
 #define ATTN_RECUR_H
 
 #include "attn/mix.h"
+#include "attn/scan.h"
 
 struct tui_recur {
     const struct tu_operand *q, *k, *v, *dout, *state; /* the last two may be NULL */
@@ -25,6 +26,10 @@ int tui_recur_load(const struct tu_operand *o, uint64_t b, uint64_t h, double *o
                    struct tu_err *err);
 int tui_recur_store(const struct tu_operand *o, uint64_t b, uint64_t h, const double *v,
                     struct tu_err *err);
+/* The same rows where they are. */
+struct tui_steps tui_recur_steps(const struct tu_operand *o, uint64_t b, uint64_t h);
+/* Does this call ask for float64, step by step? */
+bool tui_recur_exact(const struct tu_mixer_args *m, uint32_t storage);
 /* n values of item `at` of an operand; a missing one is zeros. */
 int tui_recur_state(const struct tu_operand *o, uint64_t at, double *out, uint64_t n,
                     struct tu_err *err);

@@ -67,4 +67,13 @@ static inline void transpose16(void *dst, size_t ld_dst, const void *src, size_t
         _mm512_storeu_si512(to + 4 * i * ld_dst, r[i]);
 }
 
+static inline void turn(float *dst, size_t ld_dst, const float *src, size_t ld, size_t m,
+                        size_t n)
+{
+    for (size_t i = 0; i < m; i += 16)
+        for (size_t j = 0; j < n; j += 16)
+            transpose16(dst + j * ld_dst + i, ld_dst, src + i * ld + j, ld);
+}
+#define TURN turn
+
 #endif

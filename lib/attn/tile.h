@@ -36,6 +36,22 @@ struct tui_grad {
     const float *chain; /* [n, ld], derivative of the cap, or NULL */
 };
 
+/* A chunk of e steps of a recurrence whose state decays: what lies between its steps. All
+ * decays are exponentials of sums over the steps between, so nothing grows. */
+struct tui_decay {
+    float *p; /* [e, ldp]; past the diagonal it becomes 0 */
+    size_t ldp;
+    float *q, *k, *g; /* rows of ld; q and g have room for TUI_GATE_ROWS more */
+    size_t ld;
+    float *row; /* scratch, [max(e, d) padded] */
+    float *head, *tail; /* of numbers: from the start to step i, from step j to the end */
+    float *whole;       /* of vectors: the decay of the chunk, [d] */
+    size_t e, d;
+};
+
+/* Rows past the last that vectors of gates are read to. */
+enum { TUI_GATE_ROWS = 4 };
+
 struct tui_ops {
     const char *name;
     unsigned elem; /* bytes of an element of A and B */
@@ -61,6 +77,15 @@ struct tui_ops {
     void (*sums)(float *acc, size_t ld, const float *p, size_t ldp, const float *v,
                  size_t ldv, size_t m, size_t n, size_t d);
     bool (*finite)(const float *x, size_t n);
+    /* A gate per step, g [e] in log2 units: p (in: q·k) is decayed, head and tail are
+     * filled. */
+    void (*decay)(const struct tui_decay *x);
+    /* A gate per step and column, g [e, d] in log2 units: p becomes q·k with the decay
+     * between; then q is decayed from the start of the chunk, k to its end. */
+    void (*gate)(const struct tui_decay *x);
+    /* dst [n, m] from src [m, n]; both have room up to multiples of 16. */
+    void (*turn)(float *dst, size_t ld_dst, const float *src, size_t ld, size_t m,
+                 size_t n);
     /* Loops in registers, for measuring: operations done; *sink keeps them from
      * vanishing. */
     double (*peak)(unsigned n, float *sink);

@@ -259,6 +259,9 @@ const struct tui_ops tui_ops_amx = {
     .dots = dots,
     .sums = sums,
     .finite = finite,
+    .decay = decay,
+    .gate = gate,
+    .turn = TURN,
     .peak = peak,
     .peak_exp = peak_exp,
 };

@@ -37,6 +37,7 @@ static inline vec v_exp2(vec x)
 {
     static const float c[] = {EXP2_6};
     x = _mm256_max_ps(_mm256_set1_ps(EXP2_LOW), x); /* gives x where x is NaN */
+    x = _mm256_min_ps(_mm256_set1_ps(EXP2_HIGH), x);
     vec n = _mm256_round_ps(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
     vec f = _mm256_sub_ps(x, n), p = _mm256_set1_ps(c[6]);
     for (int i = 5; i >= 0; i--)

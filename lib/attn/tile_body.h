@@ -205,6 +205,102 @@ static bool finite(const float *x, size_t n)
     return rest == 0;
 }
 
+/* Segment sums: row[j] is the sum of g over (j, i]. What lies past the diagonal in a
+ * vector is computed and thrown away. */
+static void decay(const struct tui_decay *x)
+{
+    float sum = 0;
+    memset(x->row, 0, (x->e + W) * sizeof *x->row);
+    for (size_t i = 0; i < x->e; i++) {
+        float *p = x->p + i * x->ldp, own = p[i];
+        vec g = v_set(x->g[i]);
+        for (size_t j = 0; j <= i; j += W) {
+            vec r = v_add(v_load(x->row + j), g);
+            v_store(x->row + j, r);
+            v_store(p + j, v_mul(v_load(p + j), v_exp2(r)));
+        }
+        x->row[i] = 0;
+        p[i] = own;
+        memset(p + i + 1, 0, (x->e - i - 1) * sizeof *p);
+        x->head[i] = sum += x->g[i];
+    }
+    for (size_t j = 0; j < x->e; j += W) {
+        v_store(x->head + j, v_exp2(v_load(x->head + j)));
+        v_store(x->tail + j, v_exp2(v_load(x->row + j)));
+    }
+}
+
+/* From logarithms to factors. */
+static void gate_factors(const struct tui_decay *x)
+{
+    for (size_t t = 0; t < x->d; t += W) {
+        vec sum = v_set(0);
+        for (size_t i = 0; i < x->e; i++) {
+            float *g = x->g + i * x->ld + t;
+            sum = v_add(sum, v_load(g));
+            v_store(g, v_exp2(v_load(g)));
+        }
+        v_store(x->whole + t, v_exp2(sum));
+    }
+}
+
+/* Key j meets the queries from j on, four at a time, and fades on its way: exact also
+ * where a sum of logarithms would have no digits left. */
+static void gate_products(const struct tui_decay *x)
+{
+    for (size_t j = 0; j < x->e; j++) {
+        memcpy(x->row, x->k + j * x->ld, x->d * sizeof *x->row);
+        for (size_t i = j; i < x->e; i += 4) {
+            vec s[4] = {v_set(0), v_set(0), v_set(0), v_set(0)};
+            const float *q = x->q + i * x->ld, *g = x->g + (i + 1) * x->ld;
+            for (size_t t = 0; t < x->d; t += W) {
+                vec k = v_load(x->row + t);
+                UNROLL for (unsigned u = 0; u < 4; u++)
+                {
+                    s[u] = v_fma(v_load(q + u * x->ld + t), k, s[u]);
+                    k = v_mul(k, v_load(g + u * x->ld + t));
+                }
+                v_store(x->row + t, k);
+            }
+            UNROLL for (unsigned u = 0; u < 4; u++) if (i + u < x->e)
+                x->p[(i + u) * x->ldp + j] = v_sum(s[u]);
+        }
+    }
+    for (size_t i = 0; i < x->e; i++)
+        memset(x->p + i * x->ldp + i + 1, 0, (x->e - i - 1) * sizeof *x->p);
+}
+
+static void gate(const struct tui_decay *x)
+{
+    gate_factors(x);
+    gate_products(x);
+    for (size_t t = 0; t < x->d; t += W) {
+        vec run = v_set(1);
+        for (size_t i = 0; i < x->e; i++) {
+            size_t at = i * x->ld + t;
+            run = v_mul(run, v_load(x->g + at));
+            v_store(x->q + at, v_mul(v_load(x->q + at), run));
+        }
+        run = v_set(1);
+        for (size_t i = x->e; i-- > 0;) {
+            size_t at = i * x->ld + t;
+            v_store(x->k + at, v_mul(v_load(x->k + at), run));
+            run = v_mul(run, v_load(x->g + at));
+        }
+    }
+}
+
+#ifndef TURN
+#define TURN turn
+static void turn(float *dst, size_t ld_dst, const float *src, size_t ld, size_t m,
+                 size_t n)
+{
+    for (size_t i = 0; i < m; i++)
+        for (size_t j = 0; j < n; j++)
+            dst[j * ld_dst + i] = src[i * ld + j];
+}
+#endif
+
 static double peak_exp(unsigned n, float *sink)
 {
     vec x[8], s = v_set(0);
@@ -242,7 +338,7 @@ static void nothing(void)
         .name = label, .elem = 4, .mpad = 1, .npad = NR, .kpad = 1, .tile_q = q,         \
         .tile_k = k, .begin = nothing, .end = nothing, .pack_b = pack_b,                 \
         .pack_bt = PACK_BT, .gemm = gemm, .softmax = softmax, .rescale = rescale,        \
-        .grad = grad, .dots = dots, .sums = sums, .finite = finite, .peak = peak,        \
-        .peak_exp = peak_exp                                                             \
+        .grad = grad, .dots = dots, .sums = sums, .finite = finite, .decay = decay,      \
+        .gate = gate, .turn = TURN, .peak = peak, .peak_exp = peak_exp                   \
     }
 #endif
