@@ -16,13 +16,13 @@ static const char *const recvs[] = {"asap", "late", NULL};
 
 static const struct tu_opt convert_options[] = {
     PIPE_INPUT_OPTIONS,
-    PIPE_TO_OPTION(&opt.to),
+    PIPE_TO_OPTION(&opt.to, "json"),
     {0, "strip", NULL, "leave communication out", TU_OPT_FLAG, &opt.strip, NULL, 0},
     {0},
 };
 static const struct tu_opt draw_options[] = {
     PIPE_INPUT_OPTIONS,
-    PIPE_TO_OPTION(&opt.to),
+    PIPE_TO_OPTION(&opt.to, "svg, or text on a terminal"),
     {0, "over", "TRACE", "a measured step, drawn below the simulated one of each rank",
      TU_OPT_FILE_IN, &opt.over, NULL, 0},
     {0, "width", "N", "characters of a line of text; default: the terminal's, or 100",
@@ -31,7 +31,7 @@ static const struct tu_opt draw_options[] = {
 };
 static const struct tu_opt lower_options[] = {
     PIPE_INPUT_OPTIONS,
-    PIPE_TO_OPTION(&opt.to),
+    PIPE_TO_OPTION(&opt.to, "json"),
     {0, "prefetch", "N", "stages gathered ahead of use; 0: parameters are not gathered",
      TU_OPT_U64, &opt.depth, NULL, 0},
     {0, "merge", NULL, "an I directly followed by its W becomes a B first", TU_OPT_FLAG,

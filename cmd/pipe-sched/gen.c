@@ -15,7 +15,7 @@ static const struct tu_opt options[] = {
     {'m', "microbatches", "N", "micro-batches of a step", TU_OPT_U64, &opt.m, NULL, 0},
     {'c', "chunks", "N", "chunks (stages) of a rank; default: the schedule's own",
      TU_OPT_U64, &opt.chunks, NULL, 0},
-    PIPE_TO_OPTION(&opt.to),
+    PIPE_TO_OPTION(&opt.to, "json"),
     PIPE_CAP_OPTION,
     {0},
 };

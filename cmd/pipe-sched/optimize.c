@@ -39,7 +39,7 @@ static const struct tu_opt options[] = {
      &opt.lp, NULL, 0},
     {0, "read-sol", "FILE", "take the order from a solver's solution of that program",
      TU_OPT_FILE_IN, &opt.read_sol, NULL, 0},
-    PIPE_TO_OPTION(&opt.to),
+    PIPE_TO_OPTION(&opt.to, "json"),
     PIPE_CAP_OPTION,
     {0},
 };

@@ -103,8 +103,8 @@ TU_MUST int pipe_form(const char **form, const struct tu_ctx *ctx, const char *g
                       const char *fallback, struct tu_err *err);
 /* Characters of a line of text: --width, or the terminal's, or 100. */
 extern uint64_t pipe_width;
-#define PIPE_TO_OPTION(where)                                                            \
-    {0, "to", "FORM", "what is written; default: by the suffix of -o, else json",        \
+#define PIPE_TO_OPTION(where, otherwise)                                                 \
+    {0, "to", "FORM", "what is written; default: by the suffix of -o, else " otherwise,  \
      TU_OPT_STRING, where, NULL, 0}
 TU_MUST int pipe_slurp(const char *path, struct tu_buf *out, struct tu_err *err);
 /* To -o in the named form; the times are simulated where the form shows them. */

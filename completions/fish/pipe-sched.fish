@@ -278,7 +278,7 @@ complete -c pipe-sched -n '__fish_seen_subcommand_from draw' -l stages -x -d 'st
 complete -c pipe-sched -n '__fish_seen_subcommand_from draw' -s m -l microbatches -x -d 'micro-batches, if not those that occur'
 complete -c pipe-sched -n '__fish_seen_subcommand_from draw' -l pipelines -x -d '2: the upper half of the stages is a second pipeline'
 complete -c pipe-sched -n '__fish_seen_subcommand_from draw' -l old-b -d 'B is the input gradient where a W exists (torch before 2.6)'
-complete -c pipe-sched -n '__fish_seen_subcommand_from draw' -l to -x -a ' (pipe-sched draw --list=forms 2>/dev/null | string replace -r "^[^/\t]*/" "")' -d 'what is written; default: by the suffix of -o, else json'
+complete -c pipe-sched -n '__fish_seen_subcommand_from draw' -l to -x -a ' (pipe-sched draw --list=forms 2>/dev/null | string replace -r "^[^/\t]*/" "")' -d 'what is written; default: by the suffix of -o, else svg, or text on a terminal'
 complete -c pipe-sched -n '__fish_seen_subcommand_from draw' -l over -r -F -d 'a measured step, drawn below the simulated one of each rank'
 complete -c pipe-sched -n '__fish_seen_subcommand_from draw' -l width -x -d 'characters of a line of text; default: the terminal\'s, or 100'
 complete -c pipe-sched -n '__fish_seen_subcommand_from draw' -l cost -x -d 'times: F I W B FB R C CF CB OPT, and unit=ns|us|ms|s'

@@ -59,8 +59,9 @@ bool tui_due(const struct tu_sched *s, uint32_t stage, uint32_t mb);
  * long enough, or at the end of its block of `block` micro-batches (0: of the step). */
 int tui_fill_w(struct tu_sched **out, const struct tu_sched *base,
                const struct tu_cost *c, uint32_t block, struct tu_err *err);
-/* Add UNSHARD, RESHARD and REDUCE_GRAD, keeping `depth` stages gathered ahead. */
+/* Add UNSHARD, RESHARD and REDUCE_GRAD, keeping `depth` stages gathered ahead; with a block of
+ * micro-batches each stage once for each, until the block has done with it. */
 int tui_add_fsdp(struct tu_sched **out, const struct tu_sched *base, uint32_t depth,
-                 struct tu_err *err);
+                 uint32_t block, struct tu_err *err);
 
 #endif

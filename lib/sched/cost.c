@@ -42,16 +42,24 @@ int tu_decimal(const char *s, int64_t *value, int64_t *scale, struct tu_err *err
 
 const char *tu_ticks_text(int64_t ticks, int64_t scale, char out[40])
 {
-    int64_t whole = ticks / scale, rest = ticks % scale;
-    int n = snprintf(out, 40, "%s%lld", ticks < 0 && !whole ? "-" : "", (long long)whole);
+    int64_t whole = ticks / scale, rest = ticks % scale, part = 0;
     rest = rest < 0 ? -rest : rest;
-    if (rest)
-        out[n++] = '.';
-    for (int i = 0; i < 9 && rest; i++) {
+    for (int i = 0; i < 9; i++) {
         rest *= 10;
-        out[n++] = (char)('0' + rest / scale);
+        part = 10 * part + rest / scale;
         rest %= scale;
     }
+    part += rest >= scale - rest; /* the nearest of nine decimals */
+    if (part == 1000000000) {
+        whole += ticks < 0 ? -1 : 1;
+        part = 0;
+    }
+    int n = snprintf(out, 40, "%s%lld", ticks < 0 && !whole && part ? "-" : "",
+                     (long long)whole);
+    if (part)
+        n += snprintf(out + n, 40 - (size_t)n, ".%09lld", (long long)part);
+    while (part && out[n - 1] == '0')
+        n--;
     out[n] = 0;
     return out;
 }

@@ -162,7 +162,7 @@ static int breadth_first(struct tu_sched **out, const struct tu_sched_params *q,
         *out = base;
         return rc;
     }
-    rc = tui_add_fsdp(out, base, 2, err);
+    rc = tui_add_fsdp(out, base, 2, 0, err);
     tu_sched_free(base);
     return rc;
 }
@@ -199,7 +199,7 @@ static int zeropp(struct tu_sched **out, const struct tu_sched_params *q,
     if (!rc)
         rc = tui_fill_w(&filled, base, q->cost ? q->cost : &one, unit, err);
     if (!rc && fsdp)
-        rc = tui_add_fsdp(out, filled, 2, err);
+        rc = tui_add_fsdp(out, filled, 2, unit, err);
     else if (!rc) {
         *out = filled;
         filled = NULL;

@@ -79,7 +79,7 @@ static int write_csv(struct tu_buf *out, const struct tu_sched *s,
 static bool sniff(const char *text, size_t n)
 {
     size_t i = 0;
-    while (i < n && (text[i] == ' ' || text[i] == ',' || text[i] == '"'))
+    while (i < n && strchr(" ,\"\r\n", text[i]) && text[i])
         i++;
     if (i == n)
         return false;

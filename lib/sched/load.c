@@ -122,6 +122,15 @@ static void pair(struct tui_load *l, uint32_t rank, size_t column, const char *p
     tui_load_op(l, rank, &b);
 }
 
+/* More digits than any number here has? */
+static bool oversized(const char *p, const char *end)
+{
+    size_t digits = 0;
+    for (; p < end && digits < 10; p++)
+        digits = *p >= '0' && *p <= '9' ? digits + 1 : 0;
+    return digits == 10;
+}
+
 void tui_load_cell(struct tui_load *l, uint32_t rank, size_t column, const char *text,
                    size_t n)
 {
@@ -137,7 +146,8 @@ void tui_load_cell(struct tui_load *l, uint32_t rank, size_t column, const char 
         pair(l, rank, column, p, end);
     else if (!parse(l, p, end, &op))
         bad(l, rank, column, p, (size_t)(end - p),
-            "not an operation: STAGE ACTION MICROBATCH, as 0F1");
+            oversized(p, end) ? "a number is too large"
+                              : "not an operation: STAGE ACTION MICROBATCH, as 0F1");
     else
         tui_load_op(l, rank, &op);
 }

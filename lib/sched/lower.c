@@ -14,11 +14,11 @@ static bool computes(const struct tu_op *op)
 }
 
 /* The next `depth` distinct stages from position `from` on. */
-static uint32_t ahead(const struct tu_sched *s, uint32_t rank, size_t from,
+static uint32_t ahead(const struct tu_sched *s, uint32_t rank, size_t from, size_t to,
                       uint32_t depth, uint32_t *stage)
 {
     uint32_t n = 0;
-    for (size_t i = from; i < s->n[rank] && n < depth; i++) {
+    for (size_t i = from; i < to && n < depth; i++) {
         uint32_t k = 0;
         if (!computes(&s->op[rank][i]))
             continue;
@@ -57,13 +57,43 @@ static void switch_to(struct tui_build *b, uint32_t rank, uint32_t *have, uint32
         }
 }
 
-static void gather_rank(struct tui_build *b, const struct tu_sched *s, uint32_t rank,
-                        uint32_t depth, uint32_t *left, uint32_t *have, uint32_t *want)
+/* Which stages of a rank are gathered, and why. */
+struct gather {
+    uint32_t depth, block;
+    uint32_t *left;        /* [stages]: gradients to come */
+    size_t *last;          /* [stages]: position that has done with it, of the block */
+    uint32_t *have, *want; /* [stages] */
+};
+
+/* Where the block that begins at `from` ends; its last uses of each stage. */
+static size_t block_end(const struct gather *g, const struct tu_sched *s, uint32_t rank,
+                        size_t from)
 {
-    uint32_t n = 0;
-    for (size_t i = 0; i < s->n[rank]; i++) {
+    size_t i = from;
+    if (!g->block)
+        return s->n[rank];
+    uint32_t block = s->op[rank][from].mb / g->block;
+    for (; i < s->n[rank] && s->op[rank][i].mb / g->block == block; i++)
+        g->last[s->op[rank][i].stage] = i;
+    return i;
+}
+
+static void gather_rank(struct tui_build *b, const struct tu_sched *s, uint32_t rank,
+                        const struct gather *g)
+{
+    uint32_t n = 0, *left = g->left, *have = g->have, *want = g->want;
+    for (size_t i = 0, end = 0; i < s->n[rank]; i++) {
         const struct tu_op *op = &s->op[rank][i];
-        switch_to(b, rank, have, &n, want, ahead(s, rank, i, depth, want));
+        if (i == end) {
+            if (g->block)
+                switch_to(b, rank, have, &n, want, 0);
+            end = block_end(g, s, rank, i);
+        }
+        uint32_t wanted = ahead(s, rank, i, end, g->depth, want);
+        for (uint32_t k = 0; g->block && k < n; k++)
+            if (g->last[have[k]] >= i && !among(have[k], want, wanted))
+                want[wanted++] = have[k];
+        switch_to(b, rank, have, &n, want, wanted);
         tui_add_op(b, rank, op);
         if ((op->kind == TU_OP_B || op->kind == TU_OP_W) && --left[op->stage] == 0)
             tui_add(b, rank, TU_OP_REDUCE, op->stage, 0);
@@ -86,22 +116,25 @@ static void like(struct tui_build *b, const struct tu_sched *s, struct tu_err *e
 }
 
 int tui_add_fsdp(struct tu_sched **out, const struct tu_sched *base, uint32_t depth,
-                 struct tu_err *err)
+                 uint32_t block, struct tu_err *err)
 {
     struct tui_build b;
-    uint32_t all = base->stages * base->pipelines;
-    uint32_t *left = tu_calloc(all, sizeof *left, err);
-    uint32_t *have = tu_alloc(2 * (size_t)depth, sizeof *have, err);
+    uint32_t all = base->stages * base->pipelines, *left = tu_calloc(all, sizeof *left, err);
+    size_t room = (size_t)all + depth; /* for what is kept and what is ahead */
+    uint32_t *have = tu_alloc(2 * room, sizeof *have, err);
+    size_t *last = tu_calloc(all, sizeof *last, err);
+    struct gather g = {depth, block, left, last, have, have ? have + room : NULL};
     like(&b, base, err);
-    if (!left || !have)
+    if (!left || !have || !last)
         b.code = TU_ENOMEM;
     for (uint32_t r = 0; r < base->ranks && !b.code; r++)
         for (size_t i = 0; i < base->n[r]; i++)
             left[base->op[r][i].stage] +=
                 base->op[r][i].kind == TU_OP_B || base->op[r][i].kind == TU_OP_W;
     for (uint32_t r = 0; r < base->ranks && !b.code; r++)
-        gather_rank(&b, base, r, depth, left, have, have + depth);
+        gather_rank(&b, base, r, &g);
     tu_free(left);
+    tu_free(last);
     tu_free(have);
     return tui_build_end(&b, out);
 }
@@ -323,7 +356,7 @@ int tu_sched_lower(struct tu_sched **out, const struct tu_sched *s,
     if (!rc && (how->recompute || how->offload) &&
         !(rc = hold_less(&made, now, how, err)))
         step(&now, &own, made);
-    if (!rc && how->depth && !(rc = tui_add_fsdp(&made, now, how->depth, err)))
+    if (!rc && how->depth && !(rc = tui_add_fsdp(&made, now, how->depth, 0, err)))
         step(&now, &own, made);
     if (!rc && how->transfers && !(rc = transfers(&made, now, how->late, err)))
         step(&now, &own, made);

@@ -465,6 +465,31 @@ END
     pipe-sched gen -s 1f1b -p 1 -m 1 | pipe-sched draw --to svg | grep -q '>1f1b, 1 rank, 1 micro-batch<'
 }
 
+@test "zeropp gathers each chunk once for each block" {
+    for v in 1 2 4; do
+        for unit in 1 2 3 8; do
+            pipe-sched gen -s zeropp:unit=$unit -p 2 -m 8 -c $v >z.json
+            pipe-sched verify z.json
+            run -0 bash -c 'pipe-sched convert --to csv z.json | grep -o UNSHARD | wc -l'
+            assert_equal "$output" $((2 * v * ((8 + unit - 1) / unit)))
+        done
+    done
+}
+
+@test "a CSV that begins with an empty rank, and one with a number too large" {
+    printf '""\r\n0F0,0B0\r\n' >a.csv
+    run -0 pipe-sched verify a.csv
+    run -3 pipe-sched verify <(echo 0F99999999999,0B0)
+    assert_output --partial "'0F99999999999': a number is too large"
+}
+
+@test "times that end in no decimal are rounded" {
+    pipe-sched gen -s breadth-first -c 3 -p 2 -m 3 --cost F=2,B=4 --share | {
+        run -0 pipe-sched sim
+        assert_line --regexp '^ +1 +18 +2 +0\.666666667 +18\.666666667 '
+    }
+}
+
 @test "sizes that are missing are named" {
     local -a of
     while read -ra of; do
