@@ -4,6 +4,7 @@
 #include <inttypes.h>
 #include <math.h>
 #include <string.h>
+#include <xxhash.h>
 
 static size_t find(const struct tu_kv *kv, const char *name)
 {
@@ -68,6 +69,59 @@ static int pool_blocks(struct tu_kv *kv, const struct tu_kv_layout *l, uint64_t 
     return tu_fail(err, TU_EINCOMPLETE, "%s: no layers", kv->name);
 }
 
+/* A record [pages, tokens of a page]; *out NULL where the pool has none. */
+static int per_page(struct tu_kv *kv, const struct tu_kv_table *t, const char *name,
+                    int32_t **out, struct tu_err *err)
+{
+    uint64_t blocks, width;
+    *out = NULL;
+    int rc = find(kv, name) == TU_KV_NONE ? 0 : ints(kv, name, 2, out, &blocks, &width, err);
+    if (!rc && *out && (blocks != t->blocks || width != t->block)) {
+        tu_free(*out);
+        *out = NULL;
+        rc = tu_fail(err, TU_ESIZE, "%s: '%s' is not [pages, tokens of a page]", kv->name, name);
+    }
+    return rc;
+}
+
+/* Keys and values hang on the place of a token and on the tokens before it: a page in two
+ * tables must be the same block of both, behind the same tokens. Only where positions are
+ * stated per page may it stand elsewhere. */
+static int check_shared(struct tu_kv *kv, const struct tu_kv_table *t, struct tu_err *err)
+{
+    if (find(kv, "kv.pool.pos") != TU_KV_NONE)
+        return 0;
+    struct owner {
+        uint64_t seq, at, before; /* at: from 1; 0: in no table so far. before: a hash */
+    } *owner = tu_calloc((size_t)t->blocks, sizeof *owner, err);
+    const size_t width = (size_t)t->block;
+    int32_t *ids = NULL;
+    int rc = owner ? per_page(kv, t, "kv.pool.tokens", &ids, err) : TU_ENOMEM;
+    for (uint64_t s = 0; !rc && s < t->n; s++)
+        for (uint64_t k = t->begin[s], before = 0; !rc && k < t->begin[s + 1]; k++) {
+            struct owner *o = &owner[t->page[k]];
+            uint64_t at = k - t->begin[s];
+            if (!o->at)
+                *o = (struct owner){s, at + 1, before};
+            else if (o->at != at + 1)
+                rc = tu_fail(err, TU_EFORMAT,
+                             "%s: page %d is block %" PRIu64 " of sequence %" PRIu64
+                             " and block %" PRIu64 " of sequence %" PRIu64,
+                             kv->name, t->page[k], o->at - 1, o->seq, at, s);
+            else if (o->before != before)
+                rc = tu_fail(err, TU_EFORMAT,
+                             "%s: page %d is block %" PRIu64 " of sequences %" PRIu64 " and %"
+                             PRIu64 ", with different tokens before it",
+                             kv->name, t->page[k], at, o->seq, s);
+            if (ids)
+                before = XXH3_64bits_withSeed(ids + (size_t)t->page[k] * width,
+                                              width * sizeof *ids, before);
+        }
+    tu_free(ids);
+    tu_free(owner);
+    return rc;
+}
+
 int tu_kv_pool_table(struct tu_kv *kv, struct tu_kv_table *out, struct tu_err *err)
 {
     const struct tu_kv_layout *l;
@@ -98,6 +152,8 @@ int tu_kv_pool_table(struct tu_kv *kv, struct tu_kv_table *out, struct tu_err *e
         if (!rc)
             rc = tu_kv_table_of_csr(out, a, n - 1, b, m, c, kv->info.block, blocks, err);
     }
+    if (!rc && (rc = check_shared(kv, out, err)))
+        tu_kv_table_release(out);
     tu_free(a);
     tu_free(b);
     tu_free(c);
@@ -228,15 +284,12 @@ static int of_pages(struct tui_rows *r, uint64_t seq, const char *name, int32_t 
                     struct tu_err *err)
 {
     int32_t *all;
-    uint64_t blocks, width, n = r->table.tokens[seq];
+    uint64_t n = r->table.tokens[seq], width = r->table.block;
     *out = NULL;
-    if (find(r->kv, name) == TU_KV_NONE)
-        return 0;
-    int rc = ints(r->kv, name, 2, &all, &blocks, &width, err);
-    if (!rc && (blocks != r->table.blocks || width != r->table.block))
-        rc = tu_fail(err, TU_ESIZE, "%s: '%s' is not [pages, tokens of a page]",
-                     r->kv->name, name);
-    if (!rc && !(*out = tu_alloc((size_t)n, sizeof **out, err)))
+    int rc = per_page(r->kv, &r->table, name, &all, err);
+    if (rc || !all)
+        return rc;
+    if (!(*out = tu_alloc((size_t)n, sizeof **out, err)))
         rc = TU_ENOMEM;
     for (uint64_t i = 0; !rc && i < n; i++) {
         uint64_t page = (uint64_t)r->table.page[r->table.begin[seq] + i / width];

@@ -292,7 +292,7 @@ struct.pack_into("<Q", d, at + 64 + 24, dig); struct.pack_into("<I", d, at + 60,
 struct.pack_into("<I", d, at + 60, zlib.crc32(bytes(d[at: at + 128])))
 open("bad.tns", "wb").write(d)
 PY
-        run -3 kv-pack convert bad.tns
+        run ${4:--3} kv-pack convert bad.tns
         assert_output --partial "$3"
     }
     bad kv_indices ffffffff 'page 0 is -1'
@@ -303,6 +303,19 @@ PY
     (tns-gen -d i64 -s 2 kv_indptr; tns-cat -s 'kv_i*s' -s 'kv_last*' -s 'kv.*' pool.tns) | tns-cat --join -o long.tns
     run -3 kv-pack convert long.tns
     assert_output --partial "'kv_indptr': expected i32"
+
+    # a page in two tables: as another block, behind other tokens, behind the same ones
+    cache b.tns 7,2,3,4,5,6,7,8,9,10,11,12
+    cat a.tns b.tns | kv-pack page -b 4 -o pool.tns
+    indices() { printf '%02x000000' "$@"; }
+    bad kv_indices "$(indices 0 1 2 3 4 5)" '' -0
+    bad kv_indices "$(indices 0 1 2 3 4 1)" 'page 1 is block 1 of sequence 0 and block 2 of sequence 1'
+    bad kv_indices "$(indices 0 1 0)" 'page 0 is block 0 of sequence 0 and block 2 of sequence 0'
+    bad kv_indices "$(indices 0 1 2 3 4 2)" \
+        'page 2 is block 2 of sequences 0 and 1, with different tokens before it'
+    cat a.tns a.tns | kv-pack page -b 4 -o pool.tns
+    bad kv_indices "$(indices 0 1 2 3 4 2)" '' -0
+    kv-pack convert bad.tns | cmp - <(cat a.tns a.tns)
 }
 
 @test "compress and back: lossless codecs, schemes in the stream, a report" {

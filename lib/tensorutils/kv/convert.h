@@ -76,7 +76,8 @@ TU_API TU_MUST int tu_kv_page(struct tu_kv *const *cache, size_t n,
                               struct tu_writer *w, const struct tu_job *job,
                               struct tu_err *err);
 TU_API void tu_kv_paged_release(struct tu_kv_paged *p);
-/* The table of a pool's segment. Errors: TU_EINCOMPLETE where it has none. */
+/* The table of a pool's segment. Errors: TU_EINCOMPLETE where it has none; TU_EFORMAT also for
+ * a page that stands in two tables at different places or behind different tokens. */
 TU_API TU_MUST int tu_kv_pool_table(struct tu_kv *kv, struct tu_kv_table *out,
                                     struct tu_err *err);
 
