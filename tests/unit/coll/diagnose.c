@@ -3,7 +3,7 @@
  * clean runs raise no alarm; hangs, mismatches and traces that are none. */
 #include <stdlib.h>
 #include <tensorutils/coll.h>
-#include "../tap.h"
+#include "../inject.h"
 
 struct feed {
     struct tu_trace *trace;
@@ -251,6 +251,32 @@ static void recorded(void)
     }
 }
 
+struct text {
+    const char *p;
+    size_t n;
+};
+
+static int diagnose(struct tu_diagnosis *d, const struct text *text, struct tu_err *err)
+{
+    struct tu_trace *t = NULL;
+    *d = (struct tu_diagnosis){.kind = TU_FINE};
+    int rc = tu_trace_new(&t, err);
+    if (!rc)
+        rc = tu_trace_read(t, text->p, text->n, "t", err);
+    if (!rc)
+        rc = tu_diagnose(t, d, err);
+    tu_trace_free(t);
+    return rc;
+}
+
+static int verdict(const void *text, struct tu_err *err)
+{
+    struct tu_diagnosis d;
+    int rc = diagnose(&d, text, err);
+    inject_add(d.text, rc ? 0 : strlen(d.text));
+    return rc;
+}
+
 /* Of more than two operations, or of two ranks alone: who comes last; and memory running
  * out. */
 static void two_ranks(void)
@@ -264,29 +290,12 @@ static void two_ranks(void)
                 "{\"rank\":%u,\"seq\":%u,\"bytes\":8,\"arrive_ns\":%u,\"done_ns\":%u,"
                 "\"peers\":[[%u,8,%u],[%u,8,1]]}\n",
                 r, op, 1000 * op + (r ? 300 : 0), 1000 * op + 500, 1 - r, 2 + r, r);
-    unsigned failed = 0, bad = 0;
-    for (uint64_t k = 0, calls = 1; calls >= k; k += k < 40 ? 1 : 97) {
-        struct tu_trace *t = NULL;
-        struct tu_diagnosis d = {.kind = TU_FINE};
-        struct tu_err err = {0};
-        tu_mem_inject(k, TU_MEM_FINE);
-        int rc = tu_trace_new(&t, &err);
-        if (!rc)
-            rc = tu_trace_read(t, text, n, "t", &err);
-        if (!rc)
-            rc = tu_diagnose(t, &d, &err);
-        calls = tu_mem_inject(0, 0);
-        tu_trace_free(t);
-        failed += rc != 0;
-        bad += rc ? rc != TU_ENOMEM || !*err.msg : d.kind != TU_SLOW_RANK || d.rank != 1;
-        if (!k)
-            ok(!rc && d.kind == TU_SLOW_RANK && d.rank == 1,
-               "of two ranks one is late: %s", d.text);
-        if (bad == 1 && rc != TU_ENOMEM)
-            printf("# allocation %u: %d %s\n", (unsigned)k, rc, err.msg);
-    }
-    /* The last allocations are those of the verdict. */
-    ok(failed && !bad, "%u allocations fail, all told as that", failed);
+    struct tu_diagnosis d;
+    struct tu_err err;
+    const struct text t = {text, n};
+    ok(!diagnose(&d, &t, &err) && d.kind == TU_SLOW_RANK && d.rank == 1,
+       "of two ranks one is late: %s", d.text);
+    inject_memory(&(struct inject){.name = "a verdict", .run = verdict, .arg = &t, .dense = 40});
 }
 
 #define LINE(rank, seq, op, bytes, arrive, done)                                         \

@@ -4,13 +4,11 @@
 #ifndef TESTS_UNIT_FORMAT_FIX_H
 #define TESTS_UNIT_FORMAT_FIX_H
 
-#include <dirent.h>
-#include <errno.h>
 #include <stdlib.h>
 #include <sys/stat.h>
 #include <unistd.h>
 #include <tensorutils/format.h>
-#include "../tap.h"
+#include "../inject.h"
 
 static char fix_folder[64];
 
@@ -124,28 +122,20 @@ static inline void fix_refused(const char *path, const struct tu_format *format,
         printf("# message: %s\n", err.msg);
 }
 
-/* Let call n fail for n = 1, 2, … until run() gets through; each failure must be clean. */
+struct fix_work {
+    int (*run)(struct tu_err *);
+};
+
+static inline int fix_run(const void *work, struct tu_err *err)
+{
+    return ((const struct fix_work *)work)->run(err);
+}
+
+/* Each allocation of run(), or each system call, fails in turn. */
 static inline void fix_inject(int (*run)(struct tu_err *), bool memory, const char *what)
 {
-    unsigned failed = 0, strange = 0;
-    for (uint64_t n = 1; n < 100000; n++) {
-        struct tu_err err = { 0 };
-        if (memory)
-            tu_mem_inject(n, TU_MEM_FINE);
-        else
-            tu_io_inject(n, EIO);
-        int code = run(&err);
-        uint64_t calls = memory ? tu_mem_inject(0, 0) : tu_io_inject(0, 0);
-        if (!code && calls < n)
-            break;
-        failed += code != 0;
-        if (code && code != (memory ? TU_ENOMEM : TU_EIO)) {
-            printf("# call %llu: %s: %s\n", (unsigned long long)n, tu_err_name(code), err.msg);
-            strange++;
-        }
-    }
-    ok(failed > 0, "%s: %s failures were reached", what, memory ? "memory" : "system call");
-    eq_u64(strange, 0, "%s: each has the right code", what);
+    const struct fix_work work = { run };
+    inject_walk(&(struct inject){ .name = what, .run = fix_run, .arg = &work }, memory ? 0 : EIO);
 }
 
 /* Declare a tensor without metadata. */

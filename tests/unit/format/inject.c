@@ -42,15 +42,15 @@ static const struct way ways[] = {
     { "s", "safetensors/scalars.safetensors", "old.hf", { 0 }, { .force = true }, false },
 };
 
-struct result {
-    uint32_t sum;   /* of what was read or written */
-    unsigned files; /* in the target folder */
-    bool first;     /* the first of a set is among them */
-    uint64_t calls;
+struct tree { /* what is in the target folder */
+    uint32_t sum;
+    unsigned files;
+    bool first; /* the first of a set is among them */
 };
 
 static const struct way *way;
 static char target[1024];
+static uint32_t whole; /* sum of the folder behind a run that got through */
 
 static const struct tu_format *format_of(const char *name)
 {
@@ -59,7 +59,7 @@ static const struct tu_format *format_of(const char *name)
 }
 
 /* Files and folders in a folder, with the checksum of all that they hold. */
-static void census(const char *path, struct result *r)
+static void census(const char *path, struct tree *r)
 {
     struct dirent **list = NULL;
     int n = scandir(path, &list, NULL, alphasort);
@@ -95,36 +95,35 @@ static int open_way(struct tu_source **s, struct tu_err *err)
 }
 
 /* Checksum of names, META and bytes. */
-static int read_way(struct result *r, struct tu_err *err)
+static int read_way(struct tu_err *err)
 {
     struct tu_source *s;
     int code = open_way(&s, err);
     if (code)
         return code;
     for (size_t i = 0; i < s->metas; i++)
-        r->sum = tu_crc32(r->sum, s->meta[i].json, s->meta[i].n);
+        inject_add(s->meta[i].json, s->meta[i].n);
     for (size_t i = 0; !code && i < s->n; i++) {
         size_t n = (size_t)s->tensor[i].bytes;
         char *data = malloc(n + 1);
-        r->sum = tu_crc32(r->sum, s->tensor[i].name, strlen(s->tensor[i].name));
+        inject_add(s->tensor[i].name, strlen(s->tensor[i].name));
         code = tu_source_verify(s, i, NULL, err);
         if (!code)
             code = tu_source_read(s, i, 0, data, n, err);
         if (!code)
-            r->sum = tu_crc32(r->sum, data, n);
+            inject_add(data, n);
         free(data);
         if (!code && tu_source_find(s, s->tensor[i].name) > i)
-            r->sum = 0; /* wrong whether or not there was memory for an index */
+            inject_add("", 1); /* wrong whether or not there was memory for an index */
     }
     tu_source_close(s);
     return code;
 }
 
-static int save_way(struct result *r, struct tu_err *err)
+static int save_way(struct tu_err *err)
 {
     struct tu_source *s;
     char path[1100];
-    (void)r;
     snprintf(path, sizeof path, "%s/%s", target, way->to);
     int code = open_way(&s, err);
     if (!code)
@@ -135,14 +134,13 @@ static int save_way(struct result *r, struct tu_err *err)
 }
 
 /* Record by record to a stream. */
-static int feed_way(struct result *r, struct tu_err *err)
+static int feed_way(struct tu_err *err)
 {
     struct tu_feed *f = NULL;
     struct tu_out *out = NULL;
     struct tu_writer *w = NULL;
     const struct tu_record *rec;
     char from[256], to[1100];
-    (void)r;
     snprintf(from, sizeof from, DATA "%s", way->from);
     snprintf(to, sizeof to, "%s/a.tns", target);
     int code = tu_feed_open(&f, from, NULL, NULL, err);
@@ -160,7 +158,7 @@ static int feed_way(struct result *r, struct tu_err *err)
 }
 
 /* The same twice: each tensor of a view of the file against the file. */
-static int view_way(struct result *r, struct tu_err *err)
+static int view_way(struct tu_err *err)
 {
     struct tu_source *a, *b = NULL;
     int code = open_way(&a, err);
@@ -181,7 +179,7 @@ static int view_way(struct result *r, struct tu_err *err)
     for (size_t i = 0; !code && i < a->n; i++) {
         struct tu_difference d;
         code = tu_source_compare(&d, a, i, b, to[i], NULL, NULL, err);
-        r->sum += !code && d.bytes_equal && from[to[i]] == i;
+        inject_add("=", !code && d.bytes_equal && from[to[i]] == i);
     }
     free(to);
     free(from);
@@ -191,7 +189,7 @@ static int view_way(struct result *r, struct tu_err *err)
 }
 
 /* Into a pipe, which takes bytes in order. */
-static int pipe_way(struct result *r, struct tu_err *err)
+static int pipe_way(struct tu_err *err)
 {
     struct tu_source *s;
     char path[64];
@@ -205,20 +203,19 @@ static int pipe_way(struct result *r, struct tu_err *err)
     close(fd[1]);
     unsigned char got[65536];
     for (ssize_t n; (n = read(fd[0], got, sizeof got)) > 0;)
-        r->sum = tu_crc32(r->sum, got, (size_t)n);
+        inject_add(got, (size_t)n);
     close(fd[0]);
     return code;
 }
 
 /* To a stream that says what comes, and from that to a file as it passes by. */
-static int through_way(struct result *r, struct tu_err *err)
+static int through_way(struct tu_err *err)
 {
     struct tu_source *s;
     struct tu_out *out = NULL;
     struct tu_writer *w = NULL;
     struct tu_in *in = NULL;
     char path[1100];
-    (void)r;
     snprintf(path, sizeof path, "%s/../through.tns", target);
     int code = open_way(&s, err);
     if (!code)
@@ -240,7 +237,7 @@ static int through_way(struct result *r, struct tu_err *err)
 
 static const struct {
     const char *name; /* its letter is the first */
-    int (*run)(struct result *r, struct tu_err *err);
+    int (*run)(struct tu_err *err);
     bool writes;
 } acts[] = {
     { "read", read_way, false },
@@ -251,64 +248,45 @@ static const struct {
     { "through", through_way, true },
 };
 
-/* Run in an empty folder, call n failing (0: none). What it gave, what is left, how many calls. */
-static int once(size_t act, bool memory, uint64_t n, struct result *r, struct tu_err *err)
+/* An empty folder to write to; where something is to be replaced, with that. */
+static void prepare(void)
 {
-    *r = (struct result){ 0 };
-    *err = (struct tu_err){ 0 };
+    struct tu_err err;
     fix_remove(target);
-    if (mkdir(target, 0777))
+    if (mkdir(target, 0777) || (way->what.force && save_way(&err)))
         abort();
-    if (way->what.force && save_way(r, err)) /* the one to replace */
-        abort();
-    memory ? tu_mem_inject(n, TU_MEM_FINE) : tu_io_inject(n, EIO);
-    int code = acts[act].run(r, err);
-    r->calls = memory ? tu_mem_inject(0, 0) : tu_io_inject(0, 0);
-    census(target, r);
-    return code;
 }
 
-/* What is wrong with a run that call n failed in; NULL: nothing. */
-static const char *judge(int code, int expected, const struct result *r, const struct result *clean,
-                         const struct tu_err *err)
+static int run(const void *act, struct tu_err *err)
 {
-    if (!code)
-        return r->sum == clean->sum ? NULL : "unnoticed, and another result";
-    if (code != expected)
-        return "called something else";
-    if (err->code != code || !*err->msg)
-        return "nothing is said";
-    /* A set of files is none without its first; a file that only could not be made durable is there. */
-    bool harmless = !r->files || r->sum == clean->sum || (way->what.max_shard && !r->first);
+    return acts[*(const size_t *)act].run(err);
+}
+
+/* What is in the folder counts. A set of files is none without its first; a file that only could
+ * not be made durable is there. */
+static const char *look(const void *act, int rc, const struct tu_err *err)
+{
+    struct tree t = { 0 };
+    (void)err;
+    census(target, &t);
+    inject_add(&t.sum, sizeof t.sum);
+    prepare();
+    if (!rc) {
+        whole = t.sum;
+        return (t.files > 0) == acts[*(const size_t *)act].writes ? NULL : "no files, or some";
+    }
+    bool harmless = !t.files || t.sum == whole || (way->what.max_shard && !t.first);
     return harmless ? NULL : "files are left";
 }
 
 static void walk(size_t act)
 {
-    struct tu_err err;
-    struct result clean, r;
-    int code = once(act, false, 0, &clean, &err);
-    if (!ok(!code && (clean.files > 0) == acts[act].writes, "%s %s", acts[act].name, way->from)) {
-        printf("# %s\n", err.msg);
-        return;
-    }
-    for (int memory = 0; memory < 2; memory++) {
-        unsigned failed = 0, bad = 0;
-        uint64_t n = 1;
-        for (; n < 5000; n++) {
-            code = once(act, memory, n, &r, &err);
-            const char *why = judge(code, memory ? TU_ENOMEM : TU_EIO, &r, &clean, &err);
-            if (why)
-                printf("# call %llu: %s: %s: %s\n", (unsigned long long)n, why,
-                       code ? tu_err_name(code) : "success", err.msg);
-            failed += code != 0;
-            bad += why != NULL;
-            if (r.calls < n)
-                break;
-        }
-        ok(failed && !code && !bad, "%s %s: each of %llu %s fails", acts[act].name, way->from,
-           (unsigned long long)n - 1, memory ? "allocations" : "system calls");
-    }
+    char name[128];
+    snprintf(name, sizeof name, "%s %s", acts[act].name, way->from);
+    const struct inject w = { .name = name, .run = run, .arg = &act, .after = look };
+    prepare();
+    if (inject_io(&w))
+        inject_memory(&w);
 }
 
 int main(void)

@@ -53,7 +53,7 @@ static int from_stream(const char *from, const char *to, struct tu_err *err)
         return code;
     if (!tu_stream_announced(in)) {
         tu_in_close(in);
-        return err ? err->code = TU_EIO : TU_EIO; /* only an injected failure hides them */
+        return tu_fail(err, TU_EIO, "%s: not announced", from); /* only an injected failure hides it */
     }
     return tu_stream_save(in, to, tu_format_of_path(to), &what, false, NULL, err);
 }

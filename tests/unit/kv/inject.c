@@ -8,17 +8,9 @@
 #include <stdlib.h>
 #include <sys/stat.h>
 #include <tensorutils/kv.h>
-#include "../scratch.h"
-#include "../tap.h"
+#include "../inject.h"
 
 static char root[512]; /* of the tree */
-static uint32_t sum;   /* of what a run gave */
-
-static void add(const void *p, size_t n)
-{
-    sum = tu_crc32(sum, p, n);
-}
-
 /* Remove out, a file or a folder, with all that is in it; add it up before if `count`. */
 static void census(const char *path, bool count)
 {
@@ -29,7 +21,7 @@ static void census(const char *path, bool count)
         snprintf(sub, sizeof sub, "%s/%s", path, list[i]->d_name);
         if (*list[i]->d_name != '.') {
             if (count)
-                add(list[i]->d_name, strlen(list[i]->d_name));
+                inject_add(list[i]->d_name, strlen(list[i]->d_name));
             census(sub, count);
         }
         free(list[i]);
@@ -38,7 +30,7 @@ static void census(const char *path, bool count)
     char *text = NULL;
     size_t size;
     if (n < 0 && count && !tu_file_read(path, 1 << 26, &text, &size, NULL))
-        add(text, size);
+        inject_add(text, size);
     tu_free(text);
     remove(path);
 }
@@ -75,7 +67,7 @@ static int end(struct tu_writer *w, int rc, struct tu_err *err)
 /* What is done ---------------------------------------------------------------------------- */
 
 /* LAYOUT BLOCK DTYPE TP SHIFT ROT */
-static int convert(const char *arg, struct tu_err *err)
+static int convert(const void *arg, struct tu_err *err)
 {
     struct tu_kv_set set = {0};
     struct tu_kv_convert how;
@@ -104,16 +96,17 @@ static int convert(const char *arg, struct tu_err *err)
 }
 
 /* SCHEME or "-": a pool of two, and their sequences from it again. */
-static int page(const char *arg, struct tu_err *err)
+static int page(const void *arg, struct tu_err *err)
 {
+    const bool cow = !strcmp(arg, "-");
     struct tu_kv_set set = {0}, pool = {0};
     struct tu_kv_hash_how hash = {.block = 4, .salt = "s"};
-    struct tu_kv_paging how = {.block = 4, .cow = *arg == '-', .verify = true, .hash = &hash};
+    struct tu_kv_paging how = {.block = 4, .cow = cow, .verify = true, .hash = &hash};
     struct tu_kv_paged made = {0};
     struct tu_kv_convert flat;
     struct tu_writer *w = NULL;
     struct tu_in *in;
-    int rc = *arg == '-' ? 0 : tu_kv_scheme_find(&how.scheme, arg, err);
+    int rc = cow ? 0 : tu_kv_scheme_find(&how.scheme, arg, err);
     if (!rc)
         rc = open_caches(&set, 2, err);
     if (!rc)
@@ -139,7 +132,7 @@ static int page(const char *arg, struct tu_err *err)
 }
 
 /* To an engine's file or folder, and from it. */
-static int engine(const char *arg, struct tu_err *err)
+static int engine(const void *arg, struct tu_err *err)
 {
     struct tu_kv_set set = {0};
     struct tu_spec spec;
@@ -176,7 +169,7 @@ static int engine(const char *arg, struct tu_err *err)
 }
 
 /* Into a store, from it, through it. */
-static int store(const char *arg, struct tu_err *err)
+static int store(const void *arg, struct tu_err *err)
 {
     struct tu_kv_set set = {0};
     struct tu_kv_spilled spilled;
@@ -196,7 +189,7 @@ static int store(const char *arg, struct tu_err *err)
     if (!rc)
         rc = begin("out", &w, err);
     if (!rc)
-        rc = tu_kv_fetch("store", &want, ids, set.kv[0]->tokens, *arg == 'e', w, &fetched, NULL,
+        rc = tu_kv_fetch("store", &want, ids, set.kv[0]->tokens, !strcmp(arg, "each"), w, &fetched, NULL,
                          err);
     rc = end(w, rc, err);
     if (!rc)
@@ -204,7 +197,7 @@ static int store(const char *arg, struct tu_err *err)
     if (!rc)
         rc = tu_kv_store_sweep("store", 0, 1, &swept, NULL, err);
     if (!rc)
-        add(&n, sizeof n);
+        inject_add(&n, sizeof n);
     tu_free(b);
     tu_free(ids);
     tu_kv_set_release(&set);
@@ -213,7 +206,7 @@ static int store(const char *arg, struct tu_err *err)
 }
 
 /* A trace through every policy, its groups, its clock. */
-static int trace(const char *arg, struct tu_err *err)
+static int trace(const void *arg, struct tu_err *err)
 {
     struct tu_kv_trace t = {0};
     struct tu_in *in;
@@ -235,25 +228,25 @@ static int trace(const char *arg, struct tu_err *err)
             break;
         rc = tu_kv_replay(&t, &spec, 5, &h, err);
         tu_spec_release(&spec);
-        add(&h, rc ? 0 : sizeof h);
+        inject_add(&h, rc ? 0 : sizeof h);
     }
     if (!rc)
         rc = tu_kv_group(&t, &groups, err);
     if (!rc)
         rc = tu_kv_trace_order(&t, order, err);
-    add(order, rc ? 0 : t.n * sizeof *order);
+    inject_add(order, rc ? 0 : t.n * sizeof *order);
     if (!rc)
         rc = tu_kv_group_order(&t, order, err);
-    add(order, rc ? 0 : t.n * sizeof *order);
+    inject_add(order, rc ? 0 : t.n * sizeof *order);
     if (!rc)
         rc = tu_kv_timed_run(&t, &how, &timed, err);
-    add(&timed, rc ? 0 : sizeof timed);
+    inject_add(&timed, rc ? 0 : sizeof timed);
     tu_kv_trace_release(&t);
     return rc;
 }
 
 /* A record through a codec and back. */
-static int codec(const char *arg, struct tu_err *err)
+static int codec(const void *arg, struct tu_err *err)
 {
     struct tu_kv_array a = {.dtype = !strcmp(arg, "split16") ? TU_BF16 : TU_F32, .tokens = 64, .heads = 2, .dim = 64};
     static float x[64 * 2 * 64], back[64 * 2 * 64];
@@ -267,14 +260,14 @@ static int codec(const char *arg, struct tu_err *err)
     rc = tu_kv_encode(&spec, &a, x, &c, err);
     if (!rc)
         rc = tu_kv_decode(&spec, &a, c.part, c.n, back, err);
-    add(back, rc ? 0 : sizeof back);
+    inject_add(back, rc ? 0 : sizeof back);
     tu_kv_coded_release(&c);
     tu_spec_release(&spec);
     return rc;
 }
 
 /* Which tokens a method keeps. */
-static int keep(const char *arg, struct tu_err *err)
+static int keep(const void *arg, struct tu_err *err)
 {
     static float k[48 * 8], attn[4 * 48];
     uint64_t kept[12];
@@ -287,57 +280,30 @@ static int keep(const char *arg, struct tu_err *err)
     if (rc)
         return rc;
     rc = tu_kv_keep(&spec, 48, 12, k, 1, 8, attn, 4, kept, err);
-    add(kept, rc ? 0 : sizeof kept);
+    inject_add(kept, rc ? 0 : sizeof kept);
     tu_spec_release(&spec);
     return rc;
 }
 
 /* -------------------------------------------------------------------------------------------- */
 
-static int (*what)(const char *, struct tu_err *);
-static const char *with;
-
-/* Run with call n failing (0: none); how many calls there were, and what is left is gone. */
-static int once(bool io, uint64_t n, uint64_t *calls, struct tu_err *err)
+static const char *sweep(const void *arg, int rc, const struct tu_err *err)
 {
-    *err = (struct tu_err){0};
-    sum = 0;
-    io ? tu_io_inject(n, EIO) : tu_mem_inject(n, TU_MEM_FINE);
-    int rc = what(with, err);
-    *calls = io ? tu_io_inject(0, 0) : tu_mem_inject(0, 0);
+    (void)arg;
+    (void)err;
     census("out", rc == 0);
     census("again", rc == 0);
-    return rc;
+    return scratch_files() == 2 ? NULL : "files are left";
 }
 
-static void walk(const char *name, int (*run)(const char *, struct tu_err *), const char *arg,
+static void walk(const char *name, int (*run)(const void *, struct tu_err *), const char *arg,
                  bool system)
 {
-    struct tu_err err;
-    uint64_t calls;
-    what = run;
-    with = arg;
-    if (!ok(!once(false, 0, &calls, &err), "%s %s: %s", name, arg, err.msg))
-        return;
-    const uint32_t clean = sum;
-    const int fds = scratch_fds();
-    for (int io = 0; io < 1 + system; io++) {
-        unsigned failed = 0, bad = 0;
-        for (uint64_t n = 1;; n += 1 + n / 16) {
-            int rc = once(io, n, &calls, &err);
-            bool well = rc ? rc == (io ? TU_EIO : TU_ENOMEM) && *err.msg : sum == clean;
-            if (!well || scratch_fds() != fds || scratch_files() != 2)
-                printf("# call %llu: %s: %s; %d descriptors of %d, %d files\n",
-                       (unsigned long long)n, rc ? tu_err_name(rc) : "another result", err.msg,
-                       scratch_fds(), fds, scratch_files());
-            bad += !well || scratch_fds() != fds || scratch_files() != 2;
-            failed += rc != 0;
-            if (calls < n)
-                break;
-        }
-        ok(failed && !bad, "%s %s: %u of %llu %s fail", name, arg, failed,
-           (unsigned long long)calls, io ? "system calls" : "allocations");
-    }
+    char text[80];
+    snprintf(text, sizeof text, "%s %s", name, arg);
+    const struct inject w = {.name = text, .run = run, .arg = arg, .after = sweep, .dense = 16};
+    if (inject_memory(&w) && system)
+        inject_io(&w);
 }
 
 static void fixtures(void)

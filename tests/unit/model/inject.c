@@ -7,16 +7,13 @@
 #include <stdlib.h>
 #include <tensorutils/format.h>
 #include <tensorutils/model.h>
-#include "../scratch.h"
-#include "../tap.h"
+#include "../inject.h"
 
 #define HF "tests/data/hf/"
 
-static uint32_t sum; /* of what a run gave */
-
 static void add(struct tu_buf *b)
 {
-    sum = tu_crc32(sum, b->data, b->n);
+    inject_add(b->data, b->n);
     tu_buf_reset(b);
 }
 
@@ -32,7 +29,7 @@ static const char *config;
 static json_t *files;
 
 /* config.json to META, params.json, GGUF's keys, config.json; and each back. */
-static int forms(const char *name, struct tu_err *err)
+static int forms(const void *name, struct tu_err *err)
 {
     struct tu_model m, back;
     struct tu_buf b = {0};
@@ -63,7 +60,7 @@ static int forms(const char *name, struct tu_err *err)
 }
 
 /* The names of a GGUF file's tensors as Hugging Face has them, and the first bytes of each. */
-static int gguf(const char *path, struct tu_err *err)
+static int gguf(const void *path, struct tu_err *err)
 {
     struct tu_source *s = NULL;
     int rc = tu_source_open(&s, path, NULL, NULL, NULL, err);
@@ -75,47 +72,20 @@ static int gguf(const char *path, struct tu_err *err)
         unsigned char p[16];
         size_t n = (size_t)tu_min(sizeof p, s->tensor[i].bytes);
         rc = tu_source_read(s, i, 0, p, n, err);
-        sum = tu_crc32(sum, s->tensor[i].name, strlen(s->tensor[i].name));
-        sum = tu_crc32(sum, p, rc ? 0 : n);
+        inject_add(s->tensor[i].name, strlen(s->tensor[i].name));
+        inject_add(p, rc ? 0 : n);
     }
     for (size_t i = 0; i < s->metas; i++)
-        sum = tu_crc32(sum, s->meta[i].json, s->meta[i].n);
+        inject_add(s->meta[i].json, s->meta[i].n);
     tu_source_close(s);
     return rc;
 }
 
-static int once(int (*run)(const char *, struct tu_err *), const char *arg, uint64_t n,
-                uint64_t *calls, struct tu_err *err)
+static void walk(const char *name, int (*run)(const void *, struct tu_err *), const char *arg)
 {
-    *err = (struct tu_err){0};
-    sum = 0;
-    tu_mem_inject(n, TU_MEM_FINE);
-    int rc = run(arg, err);
-    *calls = tu_mem_inject(0, 0);
-    return rc;
-}
-
-static void walk(const char *name, int (*run)(const char *, struct tu_err *), const char *arg)
-{
-    struct tu_err err;
-    uint64_t calls;
-    unsigned failed = 0, bad = 0;
-    if (!ok(!once(run, arg, 0, &calls, &err), "%s %s: %s", name, arg, err.msg))
-        return;
-    const uint32_t clean = sum;
-    for (uint64_t n = 1;; n += 1 + n / 24) {
-        int rc = once(run, arg, n, &calls, &err);
-        bool well = rc ? rc == TU_ENOMEM && *err.msg : sum == clean;
-        if (!well)
-            printf("# call %llu: %s: %s\n", (unsigned long long)n,
-                   rc ? tu_err_name(rc) : "another result", err.msg);
-        bad += !well;
-        failed += rc != 0;
-        if (calls < n)
-            break;
-    }
-    ok(failed && !bad, "%s %s: %u of %llu allocations fail", name, arg, failed,
-       (unsigned long long)calls);
+    char text[80];
+    snprintf(text, sizeof text, "%s %s", name, arg);
+    inject_memory(&(struct inject){.name = text, .run = run, .arg = arg, .dense = 24});
 }
 
 /* Keys that the family needs and a file lies about. */

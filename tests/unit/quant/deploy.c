@@ -9,8 +9,7 @@
 #include <tensorutils/format.h>
 #include <tensorutils/quant.h>
 #include <tensorutils/quant/deploy.h>
-#include "../scratch.h"
-#include "../tap.h"
+#include "../inject.h"
 
 enum { MOST = 16 };
 
@@ -309,29 +308,39 @@ static void nothing(void)
     }
 }
 
-/* Each allocation, each system call failing in turn. */
-static void inject(const char *file, const char *text, bool reads)
+static struct tu_source *made; /* of the file that is read next */
+
+static int read_made(const void *config, struct tu_err *err)
+{
+    bool any;
+    int rc = tu_deploy_read(&made, made, config, &any, err);
+    inject_add(&any, rc ? 0 : sizeof any);
+    if (!rc)
+        tu_source_close(made);
+    return rc;
+}
+
+static const char *file;
+
+static const char *make_again(const void *config, int rc, const struct tu_err *err)
+{
+    struct tu_err none = {0};
+    (void)config;
+    (void)rc;
+    (void)err;
+    made = make(file, &none);
+    return NULL;
+}
+
+static void inject(const char *what, const char *text, bool reads)
 {
     json_t *config = config_of(text);
-    const int fds = scratch_fds();
-    for (int io = 0; io < 1 + reads; io++) {
-        unsigned failed = 0, bad = 0;
-        for (uint64_t n = 1, calls = n; calls >= n; n++) {
-            struct tu_err err = {0};
-            struct tu_source *s = make(file, &err);
-            bool any;
-            io ? tu_io_inject(n, 5) : tu_mem_inject(n, TU_MEM_FINE);
-            int rc = tu_deploy_read(&s, s, config, &any, &err);
-            calls = io ? tu_io_inject(0, 0) : tu_mem_inject(0, 0);
-            if (!rc)
-                tu_source_close(s);
-            bad += (rc && (rc != (io ? TU_EIO : TU_ENOMEM) || !*err.msg)) ||
-                   scratch_fds() != fds;
-            failed += rc != 0;
-        }
-        ok(failed && !bad, "%.30s: %u %s fail, all told as that", file, failed,
-           io ? "system calls" : "allocations");
-    }
+    const struct inject w = {.name = what, .run = read_made, .arg = config, .after = make_again};
+    file = what;
+    make_again(NULL, 0, NULL);
+    if (inject_memory(&w) && reads)
+        inject_io(&w);
+    tu_source_close(made);
     json_decref(config);
 }
 

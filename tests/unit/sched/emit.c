@@ -4,7 +4,7 @@
  * DeepSpeed's config), and no other does; what a trainer does not have is refused in its
  * name. */
 #include <tensorutils/sched/plan.h>
-#include "../tap.h"
+#include "../inject.h"
 
 static struct tu_model m;
 static struct tu_train_query q;
@@ -228,24 +228,20 @@ static const struct {
      NULL},
 };
 
-/* Each allocation failing in turn. */
+static int emit_form(const void *form, struct tu_err *err)
+{
+    struct tu_buf b = {0};
+    int rc = tu_train_emit(&b, &q, &row, form, err);
+    inject_add(b.data, rc ? 0 : b.n);
+    tu_buf_release(&b);
+    return rc;
+}
+
 static void memory(const char *form, void (*set)(void))
 {
-    struct tu_err err;
-    unsigned failed = 0, bad = 0;
     plain();
     set();
-    for (uint64_t n = 1, calls = n; calls >= n; n++) {
-        struct tu_buf b = {0};
-        err = (struct tu_err){0};
-        tu_mem_inject(n, TU_MEM_FINE);
-        int rc = tu_train_emit(&b, &q, &row, form, &err);
-        calls = tu_mem_inject(0, 0);
-        tu_buf_release(&b);
-        bad += rc && (rc != TU_ENOMEM || !*err.msg);
-        failed += rc != 0;
-    }
-    ok(failed && !bad, "%s: %u allocations fail, all told as that", form, failed);
+    inject_memory(&(struct inject){.name = form, .run = emit_form, .arg = form});
 }
 
 static void all_of(void)

@@ -5,14 +5,7 @@
 #include <stdlib.h>
 #include <tensorutils/sched.h>
 #include <tensorutils/sched/plan.h>
-#include "../tap.h"
-
-static uint32_t sum; /* of what a run gave */
-
-static void add(const void *p, size_t n)
-{
-    sum = tu_crc32(sum, p, n);
-}
+#include "../inject.h"
 
 static void add_sched(const struct tu_sched *s)
 {
@@ -20,7 +13,7 @@ static void add_sched(const struct tu_sched *s)
     for (uint32_t r = 0; r < s->ranks; r++)
         for (size_t i = 0; i < s->n[r]; i++) {
             tu_op_text(&s->op[r][i], s->slices, text);
-            add(text, strlen(text));
+            inject_add(text, strlen(text));
         }
 }
 
@@ -40,13 +33,13 @@ static int simulate(struct tu_sim *sim, const struct tu_sched *s, const struct t
     *sim = (struct tu_sim){0};
     int rc = tu_sim_run(sim, s, c, &report, &faults, err);
     if (!rc && faults)
-        add(report.data, report.n);
+        inject_add(report.data, report.n);
     tu_buf_release(&report);
     return rc;
 }
 
 /* A family, run, and the memory of a rank. */
-static int family(const char *name, struct tu_err *err)
+static int family(const void *name, struct tu_err *err)
 {
     struct tu_sched *s;
     struct tu_cost c;
@@ -62,7 +55,7 @@ static int family(const char *name, struct tu_err *err)
     if (!rc)
         add_sched(s);
     if (!rc && n)
-        add(units, n * sizeof *units);
+        inject_add(units, n * sizeof *units);
     free(time);
     free(units);
     tu_sim_release(&sim);
@@ -72,7 +65,7 @@ static int family(const char *name, struct tu_err *err)
 }
 
 /* A schedule written in a form, and read where that can be. */
-static int form(const char *name, struct tu_err *err)
+static int form(const void *name, struct tu_err *err)
 {
     const struct tu_sched_form *f = tu_sched_form_find(name);
     static const struct tu_sched_hint hint = {.ranks = 4, .stages = 4, .microbatches = 8};
@@ -92,7 +85,7 @@ static int form(const char *name, struct tu_err *err)
     if (!rc && f->write)
         rc = f->write(&b, s, &c, &sim, err);
     if (!rc)
-        add(b.data, b.n);
+        inject_add(b.data, b.n);
     if (!rc && f->write && f->read)
         rc = tu_sched_read(&back, &read, b.data, b.n, f, &hint, err);
     if (!rc && back)
@@ -107,7 +100,7 @@ static int form(const char *name, struct tu_err *err)
 }
 
 /* Transfers and the rest written down, and taken away again. */
-static int lower(const char *name, struct tu_err *err)
+static int lower(const void *name, struct tu_err *err)
 {
     static const struct tu_lower how = {.merge = true, .recompute = true, .offload = true,
                                         .depth = 2, .transfers = true};
@@ -135,21 +128,22 @@ static int lower(const char *name, struct tu_err *err)
 }
 
 /* The search, and the same question as a program. */
-static int search(const char *snake, struct tu_err *err)
+static int search(const void *snake, struct tu_err *err)
 {
+    const bool v = !strcmp(snake, "v");
     struct tu_cost c;
     struct tu_optimized best = {0};
     struct tu_buf lp = {0};
     tu_cost_init(&c);
-    const struct tu_sched_params q = {.p = 3, .m = 3, .v = *snake == 'v' ? 2 : 1, .cost = &c};
-    const struct tu_optimize how = {.q = &q, .snake = *snake == 'v', .effort = 200, .seed = 1};
+    const struct tu_sched_params q = {.p = 3, .m = 3, .v = v ? 2 : 1, .cost = &c};
+    const struct tu_optimize how = {.q = &q, .snake = v, .effort = 200, .seed = 1};
     int rc = tu_sched_optimize(&best, &how, err);
     if (!rc)
         add_sched(best.sched);
     if (!rc)
         rc = tu_optimize_lp(&lp, &how, err);
     if (!rc)
-        add(lp.data, lp.n);
+        inject_add(lp.data, lp.n);
     tu_buf_release(&lp);
     tu_sched_free(best.sched);
     tu_cost_release(&c);
@@ -157,7 +151,7 @@ static int search(const char *snake, struct tu_err *err)
 }
 
 /* Costs from a table and from traces. */
-static int costs(const char *arg, struct tu_err *err)
+static int costs(const void *arg, struct tu_err *err)
 {
     static const char table[] = "kind,stage,time\nF,0,1.5\nW,3,2\nlink,0,1,0.5\nmb,2,3\n",
                       trace[] = "{\"traceEvents\":[{\"name\":\"0F0\",\"ph\":\"X\",\"ts\":0,"
@@ -176,48 +170,21 @@ static int costs(const char *arg, struct tu_err *err)
         rc = tu_cost_copy(&copy, &c, err);
     for (uint32_t stage = 0; !rc && stage < 4; stage++) {
         int64_t t = tu_cost_time(&copy, TU_OP_F, stage, 2);
-        add(&t, sizeof t);
+        inject_add(&t, sizeof t);
     }
     tu_cost_release(&copy);
     tu_cost_release(&c);
     return rc;
 }
 
-static int once(int (*run)(const char *, struct tu_err *), const char *arg, uint64_t n,
-                uint64_t *calls, struct tu_err *err)
-{
-    *err = (struct tu_err){0};
-    sum = 0;
-    tu_mem_inject(n, TU_MEM_FINE);
-    int rc = run(arg, err);
-    *calls = tu_mem_inject(0, 0);
-    return rc;
-}
-
-/* true: the clean run gets through. */
-static bool walk(const char *name, int (*run)(const char *, struct tu_err *), const char *arg)
+/* true: the clean run gets through; not where it is not for four ranks, or not for this schedule. */
+static bool walk(const char *name, int (*run)(const void *, struct tu_err *), const char *arg)
 {
     struct tu_err err;
-    uint64_t calls;
-    unsigned failed = 0, bad = 0;
-    int rc = once(run, arg, 0, &calls, &err);
-    if (rc == TU_EUSAGE) /* not for four ranks, or not for this schedule */
-        return false;
-    ok(!rc, "%s %s: %s", name, arg, err.msg);
-    const uint32_t clean = sum;
-    for (uint64_t n = 1; !rc; n += 1 + n / 6) {
-        int code = once(run, arg, n, &calls, &err);
-        bool well = code ? code == TU_ENOMEM && *err.msg : sum == clean;
-        if (!well)
-            printf("# call %llu: %s: %s\n", (unsigned long long)n,
-                   code ? tu_err_name(code) : "another result", err.msg);
-        bad += !well;
-        failed += code != 0;
-        if (calls < n)
-            break;
-    }
-    return ok(failed && !bad, "%s %s: %u of %llu allocations fail", name, arg, failed,
-              (unsigned long long)calls);
+    char text[80];
+    snprintf(text, sizeof text, "%s %s", name, arg);
+    return run(arg, &err) != TU_EUSAGE &&
+           inject_memory(&(struct inject){.name = text, .run = run, .arg = arg, .dense = 6});
 }
 
 int main(void)

@@ -5,7 +5,7 @@
  *
  * _GNU_SOURCE for memfd_create. */
 #define _GNU_SOURCE
-#include <errno.h>
+#include "../inject.h"
 #include "kit.h"
 
 static const char meta[] =
@@ -138,53 +138,59 @@ static int copy_one(const void *p, size_t n, unsigned flags, struct tu_err *err)
     return rc;
 }
 
-typedef int (*scenario_fn)(const void *p, size_t n, unsigned flags, struct tu_err *err);
+struct scenario {
+    int (*fn)(const void *p, size_t n, unsigned flags, struct tu_err *err);
+    const void *p;
+    size_t n;
+    unsigned flags;
+};
 
-/* Fail n = 1, 2, … until it succeeds. */
-static void fail_reading(const char *what, scenario_fn fn, const void *p, size_t size,
-                         unsigned flags)
+static int play(const void *arg, struct tu_err *err)
 {
-    for (unsigned io = 0; io < 2; io++) {
-        unsigned wrong = 0, n = 1;
-        const int expect = io ? TU_EIO : TU_ENOMEM;
-        struct tu_err err = {0};
-        for (int rc = 1; rc && n < 5000; n++) {
-            io ? tu_io_inject(n, EIO) : tu_mem_inject(n, TU_MEM_FINE);
-            rc = fn(p, size, flags, &err);
-            io ? tu_io_inject(0, 0) : tu_mem_inject(0, 0);
-            wrong += rc && (rc != expect || err.code != expect || !err.msg[0]);
-        }
-        ok(n > 3 && n < 5000, "%s, %s: succeeded after %u failures", what,
-           io ? "io" : "mem", n - 2);
-        eq_u64(wrong, 0, "%s, %s: every failure is named", what, io ? "io" : "mem");
-    }
+    const struct scenario *s = arg;
+    return s->fn(s->p, s->n, s->flags, err);
+}
+
+static void fail_reading(const char *what, const struct scenario *s)
+{
+    const struct inject w = {.name = what, .run = play, .arg = s};
+    inject_memory(&w);
+    inject_io(&w);
+}
+
+static int written = -1; /* what is written goes here */
+static bool ended;
+
+static int write_there(const void *arg, struct tu_err *err)
+{
+    (void)arg;
+    return write_one(dup(written), &ended, err);
+}
+
+/* Only what was ended is a stream. */
+static const char *look(const void *arg, int rc, const struct tu_err *err)
+{
+    struct tu_err why;
+    size_t size;
+    unsigned char *p = kit_bytes(written, &size);
+    bool fine = ended ? size == good_size && !memcmp(p, good, size)
+                      : kit_read(p, size, 0, false, NULL, &why) != 0;
+    (void)arg;
+    (void)rc;
+    (void)err;
+    free(p);
+    written = kit_file("", 0);
+    return fine ? NULL : "unfinished output is accepted, or a stream is wrong";
 }
 
 static void fail_writing(void)
 {
-    for (unsigned io = 0; io < 3; io++) {
-        const int expect = io ? TU_EIO : TU_ENOMEM;
-        unsigned wrong = 0, complete = 0, n = 1;
-        struct tu_err err = {0};
-        for (int rc = 1; rc && n < 5000; n++) {
-            int fd = kit_file("", 0);
-            size_t size;
-            bool ended;
-            io ? tu_io_inject(n, io == 1 ? ENOSPC : EPIPE) : tu_mem_inject(n, TU_MEM_FINE);
-            rc = write_one(dup(fd), &ended, &err);
-            io ? tu_io_inject(0, 0) : tu_mem_inject(0, 0);
-            unsigned char *p = kit_bytes(fd, &size);
-            wrong += rc && rc != expect;
-            if (!ended)
-                complete += !kit_read(p, size, 0, false, NULL, &err);
-            else
-                wrong += size != good_size || memcmp(p, good, size);
-            free(p);
-        }
-        ok(n > 3 && n < 5000, "writing, %u: succeeded after %u failures", io, n - 2);
-        eq_u64(wrong, 0, "writing, %u: every failure is named", io);
-        eq_u64(complete, 0, "writing, %u: no unfinished output is accepted", io);
-    }
+    const struct inject w = {.name = "writing", .run = write_there, .after = look};
+    written = kit_file("", 0);
+    inject_memory(&w);
+    inject_walk(&w, ENOSPC);
+    inject_walk(&w, EPIPE);
+    close(written);
 }
 
 /* One payload of n bytes, and all kinds of records behind it. */
@@ -279,9 +285,9 @@ static void fail_big(void)
         kit_must(!tu_writer_tensor(w, &big, data, &err), "tensor");
     kit_must(!tu_writer_end(w, true, &err) && !tu_writer_close(w, false, &err), "end");
     unsigned char *p = kit_bytes(fd, &size);
-    fail_reading("by threads", read_big, p, size, 0);
-    fail_reading("by threads, strict", read_big, p, size, TU_READER_STRICT);
-    fail_reading("by threads, unverified", read_big, p, size, TU_READER_NOVERIFY);
+    fail_reading("by threads", &(struct scenario){read_big, p, size, 0});
+    fail_reading("by threads, strict", &(struct scenario){read_big, p, size, TU_READER_STRICT});
+    fail_reading("by threads, unverified", &(struct scenario){read_big, p, size, TU_READER_NOVERIFY});
     free(p);
 }
 
@@ -290,7 +296,6 @@ int main(void)
     fail_full();
     fail_big();
     struct tu_err err = {0};
-    bool ended;
     int fd = kit_file("", 0);
     kit_must(!write_one(dup(fd), &ended, &err), "writing without failures");
     good = kit_bytes(fd, &good_size);
@@ -298,12 +303,12 @@ int main(void)
            "the stream is fine");
 
     fail_writing();
-    fail_reading("reading", read_one, good, good_size, TU_READER_STRICT);
-    fail_reading("seeking", read_one, good, good_size, TU_READER_NOVERIFY);
-    fail_reading("indexing", index_one, good, good_size, 0);
-    fail_reading("copying", copy_one, good, good_size, 0);
+    fail_reading("reading", &(struct scenario){read_one, good, good_size, TU_READER_STRICT});
+    fail_reading("seeking", &(struct scenario){read_one, good, good_size, TU_READER_NOVERIFY});
+    fail_reading("indexing", &(struct scenario){index_one, good, good_size, 0});
+    fail_reading("copying", &(struct scenario){copy_one, good, good_size, 0});
     good[70] ^= 1; /* the first header */
-    fail_reading("recovering", recover_one, good, good_size, 0);
+    fail_reading("recovering", &(struct scenario){recover_one, good, good_size, 0});
     free(good);
     return tap_done();
 }
