@@ -66,7 +66,7 @@ REPLAYS   := $(patsubst tests/fuzz/%.c,$(B)/fuzz/%,$(filter-out tests/fuzz/repla
 LIB_A     := $(B)/lib/libtensorutils.a
 LIB_SO    := $(B)/lib/libtensorutils.so.$(SOVERSION)
 
-.PHONY: all help lib demo cuda check check-cuda check-unit check-cli check-all lint bench fuzz fuzz-run interop golden \
+.PHONY: all help lib demo cuda check check-cuda check-unit check-cli check-all lint bench fuzz fuzz-run interop \
         completions install uninstall dist distcheck clean deps tests-bin print-build
 .DEFAULT_GOAL := all
 .SECONDARY:
@@ -227,9 +227,6 @@ fuzz-run: fuzz ## run each for RUNS executions (default 100000)
 
 interop: all ## let the real Python libraries read what we write (makes a virtual environment)
 	@BINDIR=$(CURDIR)/$(B)/bin tests/interop/run
-
-golden: all tests-bin ## rewrite the golden files; review the diff
-	@BUILD=$(CURDIR)/$(B) GOLDEN=1 tests/run cli
 
 completions: all ## rewrite completions/ from the option tables
 	@BIN=$(B)/bin tools/completions completions

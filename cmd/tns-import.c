@@ -60,7 +60,7 @@ static void describe(struct tu_ctx *ctx, const struct tu_source *s)
 {
     tu_note(ctx, 1, "%s: %s, %zu tensors of %" PRIu64 " bytes, %" PRIu64 " bytes stored", s->path,
             s->format->name, s->n, s->referenced, s->stored);
-    if (tu_json_wanted(ctx))
+    if (tu_report_wanted(ctx))
         tu_row(ctx, (const struct tu_cell[]){{.s = s->format->name},
                                              {.u = s->n},
                                              {.u = s->referenced},
@@ -107,7 +107,7 @@ static int run(struct tu_ctx *ctx, int argc, char **argv)
     argc = argc ? argc : 1;
     if (opt.globals)
         return run_globals(ctx, argc, path);
-    if (tu_json_wanted(ctx))
+    if (tu_report_wanted(ctx))
         tu_rows_begin(ctx, file_columns);
     int rc = tu_ctx_output(ctx, &out, &err);
     if (!rc)

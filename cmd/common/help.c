@@ -33,7 +33,7 @@ static void two_columns(struct tu_ctx *ctx, const char *left, const char *help,
     snprintf(text, sizeof text, "%s%s%s%s", help, more ? " (" : "", more ? more : "",
              more ? ")" : "");
     bool full = strlen(left) > HELP_COLUMN - 2;
-    tu_print(ctx, "%-*s%s", HELP_COLUMN, left, full ? "\n" : "");
+    tu_print(ctx, "%-*s%s", full ? 0 : HELP_COLUMN, left, full ? "\n" : "");
     for (const char *p = text; *p;) {
         size_t n = strlen(p), fit = n;
         if (n > LINE_WIDTH - HELP_COLUMN)

@@ -220,7 +220,8 @@ static int refuse(struct tu_ctx *ctx, tu_opt_tables tables, int argc, char **arg
     const char *own = tu_streams(ctx) && to_stdout ? reads_own_output(argc, argv) : NULL;
     if (own)
         return tu_usage(ctx, "'%s' is read and standard output too: use -o FILE", own);
-    if (tu_streams(ctx) && to_stdout && ctx->json)
+    if (tu_streams(ctx) && to_stdout &&
+        (ctx->json || (ctx->report && !strcmp(ctx->report, "-"))))
         return tu_usage(
             ctx, "standard output carries the data; use --report FILE for the report");
     if (tu_streams(ctx) && !(cmd->flags & TU_CMD_FORMATS) && of_other_format(ctx->output))

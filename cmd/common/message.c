@@ -97,7 +97,7 @@ void tu_warn(struct tu_ctx *ctx, const char *fmt, ...)
 void tu_note(struct tu_ctx *ctx, unsigned level, const char *fmt, ...)
 {
     char text[512];
-    if (ctx->verbose < level)
+    if (ctx->verbose < level || (ctx->quiet && !ctx->verbose))
         return;
     va_list ap;
     va_start(ap, fmt);

@@ -56,12 +56,20 @@ static bool main_free(const struct tu_ctx *ctx)
 
 bool tu_text_wanted(struct tu_ctx *ctx)
 {
-    return main_free(ctx) && (ctx->plain || !ctx->json);
+    if (ctx->plain)
+        return true;
+    const bool taken = ctx->json || (ctx->report && !strcmp(ctx->report, "-"));
+    return !taken && main_free(ctx) && (!tu_streams(ctx) || ctx->verbose);
 }
 
 bool tu_json_wanted(struct tu_ctx *ctx)
 {
     return !ctx->plain && (ctx->json || ctx->report);
+}
+
+bool tu_report_wanted(struct tu_ctx *ctx)
+{
+    return tu_json_wanted(ctx) || tu_text_wanted(ctx);
 }
 
 static void flush(struct tu_ctx *ctx, struct dest *d, const char *path)

@@ -2,10 +2,12 @@
 /* report.h: what a command tells its user, as text or as JSON, from one description.
  *
  * Text goes to standard output (or -o of a command that writes no stream). JSON goes
- * there with --json, and to --report FILE; where the stream is on standard output only
- * the file is left. JSON is one object on one line for a result; for rows it is JSON
- * Lines: a head with schema, version and command, the rows, and
- * {"end":true,"status":N}, also after a failure. */
+ * there with --json, and to --report FILE, which takes the text's place if it is
+ * standard output. A command that writes a stream is silent: only the file is left, and
+ * with -v the text where -o leaves standard output free.
+ * JSON is one object on one line for a result; for rows it is JSON Lines: a head with
+ * schema, version and command, the rows, and {"end":true,"status":N}, also after a
+ * failure. */
 #ifndef COMMON_REPORT_H
 #define COMMON_REPORT_H
 
@@ -19,6 +21,7 @@ struct tu_ctx;
 void tu_print(struct tu_ctx *ctx, const char *fmt, ...) TU_PRINTF(2, 3);
 bool tu_text_wanted(struct tu_ctx *ctx);
 bool tu_json_wanted(struct tu_ctx *ctx);
+bool tu_report_wanted(struct tu_ctx *ctx); /* either */
 
 enum tu_column_kind {
     TU_COL_TEXT,  /* .s, escaped in text */

@@ -349,7 +349,7 @@ static int run_compress(struct tu_ctx *ctx, int argc, char **argv)
 {
     struct tu_err err;
     struct tu_kv_set set = {0};
-    struct run r = {.ctx = ctx, .report = tu_json_wanted(ctx), .worst = -1};
+    struct run r = {.ctx = ctx, .report = tu_report_wanted(ctx), .worst = -1};
     if (!(opt.ratio >= 0 && opt.ratio < 1))
         return tu_usage(ctx, "compress: --ratio is from 0 to below 1");
     int rc = tu_spec_parse(&r.spec[0], opt.codec, &err);
@@ -365,16 +365,19 @@ static int run_compress(struct tu_ctx *ctx, int argc, char **argv)
         r.kv = set.kv[i];
         rc = one_cache(&r, &err);
     }
+    double ratio = (double)r.all_raw / (double)tu_max(r.all_coded, 1);
     struct tu_jw *w = !rc && r.report ? tu_line_begin(ctx) : NULL;
     if (w) {
-        tu_jw_real(w, "ratio_all", (double)r.all_raw / (double)tu_max(r.all_coded, 1));
+        tu_jw_real(w, "ratio_all", ratio);
         tu_jw_u64(w, "worst_layer", r.worst_layer);
         tu_jw_u64(w, "worst_head", r.worst_head);
         tu_jw_real(w, "worst_output_rel", r.worst);
         tu_line_end(ctx);
     }
-    tu_note(ctx, 1, "%" PRIu64 " bytes in %" PRIu64 ", ratio %.4g", r.all_raw, r.all_coded,
-            (double)r.all_raw / (double)tu_max(r.all_coded, 1));
+    tu_note(ctx, 1, "%" PRIu64 " bytes in %" PRIu64 ", ratio %.4g", r.all_raw, r.all_coded, ratio);
+    if (!rc && ratio <= 1)
+        tu_warn(ctx, "codec %s has made nothing smaller: %" PRIu64 " bytes in %" PRIu64, opt.codec,
+                r.all_raw, r.all_coded);
     for (int s = 0; s < 2; s++)
         if (r.spec[s].name)
             tu_spec_release(&r.spec[s]);

@@ -109,7 +109,9 @@ static int run_fetch(struct tu_ctx *ctx, int argc, char **argv)
         tu_warn(ctx, "%s: no block of these tokens", opt.dir);
         return TU_STATUS_NO;
     }
-    tu_note(ctx, 1, "%" PRIu64 " blocks, %" PRIu64 " tokens", got.blocks, got.tokens);
+    if (!rc)
+        tu_note(ctx, 0, "%" PRIu64 " of %" PRIu64 " tokens, in %" PRIu64 " blocks", got.tokens, n,
+                got.blocks);
     return kv_written(ctx, w, rc, &err);
 }
 

@@ -60,7 +60,7 @@ static void tell(struct run *r, const char *name, const char *dtype, const struc
     const bool none = m->n == 0;
     const double n = none ? 1 : (double)m->n;
     const uint64_t elements = t ? t->coding.elements : m->n;
-    if (!r->measure && !tu_json_wanted(r->ctx))
+    if (!tu_report_wanted(r->ctx))
         return;
     tu_row(r->ctx,
            (const struct tu_cell[]){
@@ -306,7 +306,7 @@ static int run_all(struct run *r, int argc, char **argv)
     if (!rc && !r->measure)
         rc = target_open(&r->target, r->ctx, &err);
     r->measure |= with_error;
-    if (!rc && (r->measure || tu_json_wanted(r->ctx)))
+    if (!rc && tu_report_wanted(r->ctx))
         tu_rows_begin(r->ctx, columns);
     for (int i = 0; !rc && i < (argc ? argc : 1); i++)
         rc = encode_input(r, path[i], &err);

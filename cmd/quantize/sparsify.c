@@ -173,7 +173,7 @@ static int sparsify_plain(struct run *r, struct tu_err *err)
         tu_err_prefix(err, "'%.80s'", t->name);
         return rc;
     }
-    if (tu_json_wanted(r->ctx))
+    if (tu_report_wanted(r->ctx))
         tu_row(r->ctx, (const struct tu_cell[]){
                            {.s = scores[opt.score]},
                            {.f = (double)(r->zeros - zeros) /
@@ -242,7 +242,7 @@ static int run(struct tu_ctx *ctx, int argc, char **argv)
         rc = choosing_begin(&choosing, ctx, &err);
     if (!rc)
         rc = target_open(&r.target, ctx, &err);
-    if (!rc && tu_json_wanted(ctx))
+    if (!rc && tu_report_wanted(ctx))
         tu_rows_begin(ctx, columns);
     for (int i = 0; !rc && i < (argc ? argc : 1); i++)
         rc = sparsify_input(&r, path[i], &err);

@@ -102,6 +102,20 @@ prepare() {
     tns-ls x.tns | diff - text
 }
 
+@test "--report - takes the text's place, and is refused where the stream is" {
+    tns-ls --report - x.tns | diff - <(tns-ls --json x.tns)
+    run -2 quantize -t bf16 --report - x.tns
+    assert_output --partial 'standard output carries the data'
+}
+
+@test "a command that writes a stream says nothing; its table comes with -v" {
+    tns-gen w --shape 4,64 -o w.tns
+    assert_equal "$(quantize -t q8_0 --report r.json w.tns -o q.tns)" ''
+    assert_equal "$(quantize -t q8_0 -v w.tns -o q.tns 2>err | head -1 | cut -c1-10)" 'FROM  TYPE'
+    grep -q '"type":"q8_0"' r.json
+    assert_equal "$(quantize -t q8_0 -v w.tns 2>err | tns-check -)" "$(tns-check - <q.tns)"
+}
+
 @test "a damaged first part is never followed by END" {
     local n
     for n in 10 64 130 200 400 500; do

@@ -18,14 +18,6 @@ setup() {
     if declare -F prepare >/dev/null; then prepare; fi
 }
 
-# golden NAME: standard input against tests/golden/NAME; with GOLDEN=1 it is written instead.
-golden() {
-    local file=$ROOT/tests/golden/$1
-    if [ -n "${GOLDEN:-}" ]; then mkdir -p "${file%/*}" && cat >"$file"
-    else diff -u "$file" -
-    fi
-}
-
 # needs_terminal: skips where there are no pseudo-terminals (a bare chroot).
 needs_terminal() { script -qec true /dev/null >/dev/null 2>&1 || skip 'no pseudo-terminals'; }
 

@@ -335,6 +335,11 @@ PY
     tns-cat -s 'kv.*.v' a.tns | tns-diff - v.tns
     run -2 kv-pack convert c.tns
     assert_output --partial 'kv-pack decompress first'
+    run -0 --separate-stderr kv-pack compress -c kivi:group=4,residual=4096 a.tns -o c.tns # so many tokens stay as they are
+    assert_equal "$output" ''
+    assert_regex "$stderr" '^kv-pack: warning: codec kivi:group=4,residual=4096 has made nothing smaller'
+    run -0 --separate-stderr kv-pack compress -v -c fp8 a.tns -o c.tns
+    assert_line --index 0 --regexp '^LAYER +HEAD +RATIO +K_REL'
 }
 
 @test "fewer tokens keep their positions" {
@@ -358,7 +363,9 @@ PY
     seq 1 40 >ids
     kv-pack fetch -d store ids | tns-diff - a.tns
     (seq 1 20; echo 7) >other
-    kv-pack fetch -d store other -o got.tns
+    run -0 kv-pack fetch -d store other -o got.tns
+    assert_output --regexp '^kv-pack: 16 of [0-9]+ tokens, in 2 blocks$'
+    kv-pack fetch -q -d store other -o got.tns
     kv-pack convert --tokens 0-16 a.tns | tns-diff got.tns -
     kv-pack fetch -d store --each ids | tns-ls -a | grep -c END >ends || true
     run -1 kv-pack fetch -d store --weights w1 ids
