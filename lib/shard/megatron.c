@@ -179,7 +179,7 @@ static int open_first(struct tu_ckpt *c, const char *folder, const struct tu_spe
 
 static int missing(const struct tu_ckpt *c, const char *folder, struct tu_err *err)
 {
-    char list[160] = "", name[64];
+    char list[320] = "", name[64];
     size_t n = 0, at = 0;
     struct tu_coord k = {0};
     for (k.pp = 0; k.pp < c->pp; k.pp++)
@@ -190,8 +190,9 @@ static int missing(const struct tu_ckpt *c, const char *folder, struct tu_err *e
                 snprintf(path, sizeof path, "%s/%s", folder, name);
                 if (tui_is_dir(path) || n++ > 3)
                     continue;
-                at += (size_t)snprintf(list + at, sizeof list - at, "%stp=%u pp=%u ep=%u",
-                                       at ? ", " : "", k.tp, k.pp, k.ep);
+                at += (size_t)snprintf(list + at, sizeof list - at,
+                                       "%s%s (tp=%u pp=%u ep=%u)", at ? ", " : "", name,
+                                       k.tp, k.pp, k.ep);
             }
     return n ? tu_fail(err, TU_EINCOMPLETE, "%.80s: %zu of %u ranks are missing: %s%s",
                        folder, n, c->tp * c->pp * c->ep, list, n > 4 ? ", …" : "")

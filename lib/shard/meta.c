@@ -68,6 +68,8 @@ static int read_params(struct tu_ckpt *c, const struct tu_shard_opts *o,
     if (!rc && config && !(rc = tu_model_from_hf(&hf, config->text, config->n, err))) {
         c->model.ffn = hf.ffn; /* a formula there, a number here */
         rc = tu_model_same(&c->model, &hf, err);
+        if (rc)
+            tu_err_prefix(err, "%s and config.json", path);
         c->model = hf;
     }
     c->model.tied = !rc && config && hf.tied && !o->untied;
@@ -171,6 +173,13 @@ static int meta_plan(struct tu_ckpt *c, const struct tu_spec *spec,
                 c->model.experts || c->model.qkv_bias))
         rc = tu_fail(err, TU_EUSAGE, "%.100s: family '%s' has no form in Meta's files",
                      c->from->root, c->model.family);
+    if (!rc && c->model.heads * c->model.head_dim != c->model.hidden)
+        rc = tu_fail(err, TU_EUSAGE,
+                     "%.100s: %llu heads of %llu columns are not the hidden size %llu: Meta's "
+                     "params.json has no place for the size of a head",
+                     c->from->root, (unsigned long long)c->model.heads,
+                     (unsigned long long)c->model.head_dim,
+                     (unsigned long long)c->model.hidden);
     if (rc)
         return rc;
     c->tp = (uint32_t)tp;

@@ -441,6 +441,17 @@ static int make_partial(struct tu_ckpt *to, const struct tu_job *job, char **out
     return rc;
 }
 
+/* Which of two different copies is right cannot be guessed: tied heads are always compared,
+ * and a source in which they differ is no checkpoint to convert. */
+static int agree(const struct tu_ckpt *from, const struct tu_shard_opts *o,
+                 const struct tu_job *job, struct tu_err *err)
+{
+    int rc = tu_ckpt_replicas(from, !(o && o->verify_replicas), job, err);
+    if (rc == TU_EDIFFER && err)
+        err->code = TU_EINCOMPLETE;
+    return rc == TU_EDIFFER ? TU_EINCOMPLETE : rc;
+}
+
 int tu_ckpt_convert(const struct tu_ckpt *from, struct tu_ckpt *to,
                     const struct tu_shard_opts *o, const struct tu_job *job,
                     struct tu_digest *digest, struct tu_err *err)
@@ -453,9 +464,8 @@ int tu_ckpt_convert(const struct tu_ckpt *from, struct tu_ckpt *to,
         return tu_fail(err, TU_EUSAGE, "%.200s: there is nothing to convert", from->root);
     struct tu_digest *d = digest ? digest : tu_calloc(from->atoms + 1, sizeof *d, err);
     int rc = d ? tui_refuse(from, to, o, job, err) : TU_ENOMEM;
-    if (!rc) /* which of two different tied heads is right cannot be guessed: they are
-                always compared */
-        rc = tu_ckpt_replicas(from, !(o && o->verify_replicas), job, err);
+    if (!rc)
+        rc = agree(from, o, job, err);
     if (!rc && o && (o->parts || o->resume)) {
         rc = o->parts ? tui_convert_part(from, to, o, job, d, err)
                       : tui_convert_files(from, to, o, job, d, err);

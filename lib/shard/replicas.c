@@ -22,11 +22,11 @@ static int differs(const struct tu_ckpt *c, uint32_t piece, uint32_t other,
     const struct tu_piece *p = &c->piece[piece], *q = &c->piece[other];
     bool tied = (p->fuse.transform | q->fuse.transform) & TU_MAP_TIED;
     if (!strcmp(p->tensor.name, q->tensor.name))
-        return tu_fail(err, TU_EINCOMPLETE,
+        return tu_fail(err, TU_EDIFFER,
                        "%.80s: '%.120s' differs from its replica at element %llu",
                        p->data ? c->root : c->file[p->file].source->path, p->tensor.name,
                        (unsigned long long)element);
-    return tu_fail(err, TU_EINCOMPLETE,
+    return tu_fail(err, TU_EDIFFER,
                    "%.50s: '%.60s' differs from '%.60s' at element %llu%s",
                    p->data ? c->root : c->file[p->file].source->path, p->tensor.name,
                    q->tensor.name,

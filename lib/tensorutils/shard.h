@@ -320,7 +320,7 @@ TU_API TU_MUST int tu_ckpt_files(const struct tu_ckpt *c, struct tu_buf *out,
                                  struct tu_err *err);
 
 /* Are all replicas (or only the copies of a tied embedding) equal to the pieces that are
- * used? TU_EINCOMPLETE names the first that is not. */
+ * used? TU_EDIFFER names the first that is not. */
 TU_API TU_MUST int tu_ckpt_replicas(const struct tu_ckpt *c, bool tied_only,
                                     const struct tu_job *job, struct tu_err *err);
 

@@ -203,7 +203,7 @@ mtp() {
     cp -r "$DATA/megatron/llama_tp2_pp2" m
     rm -r "$(find m -name mp_rank_01_001)"
     run -3 shard-ckpt ls m
-    assert_output --partial '1 of 4 ranks are missing: tp=1 pp=1 ep=0'
+    assert_output --partial '1 of 4 ranks are missing: mp_rank_01_001 (tp=1 pp=1 ep=0)'
 }
 
 # without NAME SOURCE: a copy h of a folder of Hugging Face lacks the tensors that match.
@@ -516,8 +516,9 @@ rank = bytearray(open(sys.argv[2], "rb").read())
 rank[rank.index(data[n + first : n + end])] ^= 1
 open(sys.argv[2], "wb").write(rank)
 END
-    run -3 shard-ckpt verify --no-crc m
+    run -1 shard-ckpt verify --no-crc m
     assert_output --partial "'decoder.layers.2.mlp.linear_fc1.layer_norm_weight' differs from its replica at element 0"
+    run -3 shard-ckpt convert --verify-replicas --no-crc --to hf m o
 }
 
 @test "a missing last file of Meta's is named" {
@@ -647,7 +648,7 @@ spoil() {
     assert_output --partial "is no line of a manifest"
 }
 
-@test "replicas that differ are found" {
+@test "a rank of another model is found" {
     shard-ckpt convert --to megatron:tp=2 "$DATA/hf/llama" a
     shard-ckpt convert --to megatron:tp=2 "$DATA/hf/llama_even" b
     sed -i 's/"vocab_size": 128/"vocab_size": 101/' b/hf/config.json
@@ -1006,4 +1007,22 @@ a_hole() {
         run -3 shard-ckpt $command twice.tns $([ "${command#convert}" = "$command" ] || echo o)
         assert_output --partial "twice.tns: 'a' is there twice"
     done
+}
+
+@test "heads of a size of their own have no place in Meta's files" {
+    mkdir wide
+    printf '%s' '{"model_type":"llama","hidden_size":32,"num_attention_heads":2,"head_dim":32,' \
+        '"num_key_value_heads":2,"num_hidden_layers":1,"intermediate_size":48,"vocab_size":64,' \
+        '"rms_norm_eps":1e-5,"tie_word_embeddings":false}' >wide/config.json
+    l=model.layers.0
+    tns-gen model.embed_tokens.weight:shape=64x32 lm_head.weight:shape=64x32 \
+        model.norm.weight:shape=32 $l.input_layernorm.weight:shape=32 \
+        $l.post_attention_layernorm.weight:shape=32 $l.self_attn.q_proj.weight:shape=64x32 \
+        $l.self_attn.k_proj.weight:shape=64x32 $l.self_attn.v_proj.weight:shape=64x32 \
+        $l.self_attn.o_proj.weight:shape=32x64 $l.mlp.gate_proj.weight:shape=48x32 \
+        $l.mlp.up_proj.weight:shape=48x32 $l.mlp.down_proj.weight:shape=32x48 |
+        tns-export --to safetensors -o wide/model.safetensors
+    run -0 shard-ckpt convert --to megatron:tp=2 wide m
+    run -2 shard-ckpt convert --to meta wide o
+    assert_output --partial 'wide: 2 heads of 32 columns are not the hidden size 32'
 }

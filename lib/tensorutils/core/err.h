@@ -15,6 +15,7 @@ TU_BEGIN
 
 /* Codes and the exit status that they lead to. X(NAME, STATUS, "what it means"). */
 #define TU_ERR_TABLE(X)                                                                     \
+    X(DIFFER, 1, "what should be equal is not")                                             \
     X(USAGE, 2, "a request that cannot be met: bad value, or a value that does not fit")    \
     X(EXISTS, 2, "the destination exists")                                                  \
     X(EMPTY, 3, "stream: no data at all")                                                   \

@@ -10,6 +10,7 @@ static const struct {
     int status;
 } code[] = {
     {TU_OK, "TU_OK", 0},
+    {TU_EDIFFER, "TU_EDIFFER", 1},
     {TU_EUSAGE, "TU_EUSAGE", 2},
     {TU_EEXISTS, "TU_EEXISTS", 2},
     {TU_EEMPTY, "TU_EEMPTY", 3},
