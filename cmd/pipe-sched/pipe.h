@@ -119,10 +119,10 @@ TU_MUST int pipe_simulate(struct tu_ctx *ctx, const struct tu_sched *s,
 /* A tick count in the cost's unit, for JSON: a number. */
 void pipe_json_time(struct tu_jw *w, const char *key, int64_t ticks,
                     const struct tu_cost *c);
-/* The figures of a simulation, as keys of an open object. */
+/* The figures of a simulation, as keys of an open object; bound: tu_sim_bound. */
 void pipe_json_sim(struct tu_jw *w, const struct tu_sched *s, const struct tu_cost *c,
-                   const struct tu_sim *sim);
+                   const struct tu_sim *sim, int64_t bound);
 void pipe_print_sim(struct tu_ctx *ctx, const struct tu_sched *s, const struct tu_cost *c,
-                    const struct tu_sim *sim);
+                    const struct tu_sim *sim, int64_t bound);
 
 #endif

@@ -16,8 +16,15 @@ static double over_ideal(const struct tu_sim *sim, int64_t x)
     return sim->ideal ? (double)(x - sim->ideal) / (double)sim->ideal : 0;
 }
 
+/* The share of the step that a better order could save at most. */
+static double gap_over(const struct tu_sim *sim, const struct tu_cost *c, int64_t bound)
+{
+    int64_t step = c->barrier ? sim->makespan : sim->span;
+    return step > 0 ? (double)(step - bound) / (double)step : 0;
+}
+
 void pipe_json_sim(struct tu_jw *w, const struct tu_sched *s, const struct tu_cost *c,
-                   const struct tu_sim *sim)
+                   const struct tu_sim *sim, int64_t bound)
 {
     char text[40];
     tu_jw_str(w, "name", s->name);
@@ -32,6 +39,8 @@ void pipe_json_sim(struct tu_jw *w, const struct tu_sched *s, const struct tu_co
     pipe_json_time(w, "span", sim->span, c);
     pipe_json_time(w, "ideal", sim->ideal, c);
     pipe_json_time(w, "step", (c->barrier ? sim->makespan : sim->span), c);
+    pipe_json_time(w, "bound", bound, c);
+    tu_jw_real(w, "gap", gap_over(sim, c, bound));
     tu_jw_real(w, "bubble_makespan", tu_sim_bubble(sim, true));
     tu_jw_real(w, "bubble_span", tu_sim_bubble(sim, false));
     tu_jw_real(w, "bubble_makespan_over_ideal", over_ideal(sim, sim->makespan));
@@ -56,7 +65,7 @@ void pipe_json_sim(struct tu_jw *w, const struct tu_sched *s, const struct tu_co
 }
 
 void pipe_print_sim(struct tu_ctx *ctx, const struct tu_sched *s, const struct tu_cost *c,
-                    const struct tu_sim *sim)
+                    const struct tu_sim *sim, int64_t bound)
 {
     char t[6][40];
     const char *unit = c->unit;
@@ -77,6 +86,9 @@ void pipe_print_sim(struct tu_ctx *ctx, const struct tu_sched *s, const struct t
              c->barrier ? t[0] : t[1],
              c->barrier ? "all ranks line up at its end" : "ranks go on alone",
              sim->sent);
+    if (s->deps == TU_DEPS_TRAIN && !s->async)
+        tu_print(ctx, "no order takes less than %s here, gap %.4f\n",
+                 tu_ticks_text(bound, c->scale, t[0]), gap_over(sim, c, bound));
     tu_print(ctx, "%5s %12s %12s %12s %12s %12s %10s%s\n", "rank", "busy", "idle",
              "first", "last", "blocked", "peak", s->async ? "  versions  staleness" : "");
     for (uint32_t r = 0; r < s->ranks; r++) {

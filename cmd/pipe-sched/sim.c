@@ -15,14 +15,17 @@ static int run_sim(struct tu_ctx *ctx, int argc, char **argv)
     int status = TU_STATUS_YES, rc = pipe_load(ctx, argc, argv, &s, &c, &err);
     if (rc)
         return tu_error(ctx, &err);
+    int64_t bound = 0;
     rc = pipe_simulate(ctx, s, &c, &sim, &status, &err);
+    if (!rc && status == TU_STATUS_YES)
+        rc = tu_sim_bound(&bound, &sim, s, &c, &err);
     if (!rc && status == TU_STATUS_YES) {
         struct tu_jw *w = tu_result_begin(ctx);
         if (w) {
-            pipe_json_sim(w, s, &c, &sim);
+            pipe_json_sim(w, s, &c, &sim, bound);
             tu_result_end(ctx);
         }
-        pipe_print_sim(ctx, s, &c, &sim);
+        pipe_print_sim(ctx, s, &c, &sim, bound);
     }
     tu_sim_release(&sim);
     tu_sched_free(s);

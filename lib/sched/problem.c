@@ -62,19 +62,6 @@ void tui_problem_release(struct tui_problem *x)
     x->f = NULL;
 }
 
-int64_t tui_bound_work(const struct tui_problem *x)
-{
-    int64_t most = 0;
-    for (uint32_t r = 0; r < x->p; r++) {
-        int64_t work = 0;
-        for (uint32_t s = 0; s < x->stages; s++)
-            if (x->place[s] == r)
-                work += x->m * (x->f[s] + x->i[s] + x->w[s]);
-        most = work > most ? work : most;
-    }
-    return most;
-}
-
 /* The lowest stage of a rank: all of the rank's F and I come before its last I. */
 static bool lowest(const struct tui_problem *x, uint32_t s)
 {
@@ -106,6 +93,24 @@ static int64_t first_round(const struct tui_problem *x, uint32_t s)
     for (uint32_t k = s; k < x->stages; k++)
         there += x->f[k] + x->i[k] + (k > s ? x->c_fwd[k] : 0) + x->c_bwd[k];
     return there + (m - 1) * x->i[s] + waiting * x->f[s] + m * x->w[s];
+}
+
+/* A rank's work begins when the first micro-batch has come to its lowest stage; that counts where
+ * all line up at the end. */
+int64_t tui_bound_work(const struct tui_problem *x)
+{
+    int64_t most = 0, before = 0;
+    for (uint32_t s = 0; s < x->stages; s++) {
+        int64_t work = x->barrier ? before : 0;
+        before += x->f[s] + (s + 1 < x->stages ? x->c_fwd[s + 1] : 0);
+        if (!lowest(x, s))
+            continue;
+        for (uint32_t k = s; k < x->stages; k++)
+            if (x->place[k] == x->place[s])
+                work += x->m * (x->f[k] + x->i[k] + x->w[k]);
+        most = work > most ? work : most;
+    }
+    return most;
 }
 
 int64_t tui_bound_path(const struct tui_problem *x)
@@ -270,4 +275,40 @@ int tui_order_sched(struct tu_sched **out, const struct tui_problem *x,
         }
     tu_free(next);
     return tui_build_end(&b, out);
+}
+
+/* Is a schedule one of those that the bound of a path speaks of: one pipeline that trains, whose
+ * ranks begin as early as they can, and whole backwards that are no shorter than their halves? */
+static bool has_path(const struct tui_problem *x, const struct tu_sim *r,
+                     const struct tu_sched *s, const struct tu_cost *c)
+{
+    for (uint32_t k = 0; k < s->stages; k++)
+        if (tu_cost_time(c, TU_OP_B, k, UINT32_MAX) < x->i[k] + x->w[k])
+            return false;
+    for (uint32_t k = 0; k < s->ranks; k++)
+        if (!x->barrier && r->first[k] != x->begin[k])
+            return false;
+    return true;
+}
+
+int tu_sim_bound(int64_t *bound, const struct tu_sim *r, const struct tu_sched *s,
+                 const struct tu_cost *c, struct tu_err *err)
+{
+    struct tui_problem x;
+    struct tu_sched_params q = {.p = s->ranks, .m = s->microbatches, .cost = c};
+    *bound = 0;
+    for (uint32_t k = 0; k < s->ranks; k++)
+        *bound = r->busy[k] > *bound ? r->busy[k] : *bound;
+    if (s->deps != TU_DEPS_TRAIN || s->pipelines > 1 || s->slices > 1 || s->async ||
+        c->pair >= 0 || c->weight)
+        return 0;
+    int rc = tui_problem_make(&x, s->place, s->stages, &q, err);
+    if (rc)
+        return rc;
+    bool known = has_path(&x, r, s, c);
+    int64_t path = known ? tui_bound_path(&x) : 0, work = known ? tui_bound_work(&x) : 0;
+    *bound = path > *bound ? path : *bound;
+    *bound = work > *bound ? work : *bound;
+    tui_problem_release(&x);
+    return 0;
 }

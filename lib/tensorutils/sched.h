@@ -219,6 +219,10 @@ TU_API TU_MUST int tu_sim_run(struct tu_sim *out, const struct tu_sched *s,
 TU_API void tu_sim_release(struct tu_sim *r);
 /* Bubble over the objective (makespan with a barrier, else span). */
 TU_API double tu_sim_bubble(const struct tu_sim *r, bool makespan);
+/* No order of the same operations in this placement takes less, whatever memory it has: span, or
+ * makespan with a barrier. */
+TU_API TU_MUST int tu_sim_bound(int64_t *bound, const struct tu_sim *r, const struct tu_sched *s,
+                                const struct tu_cost *c, struct tu_err *err);
 /* Memory of one rank over time: *n points (time, units), the caller frees both. */
 TU_API TU_MUST int tu_sim_memory(const struct tu_sim *r, const struct tu_sched *s,
                                  const struct tu_cost *c, uint32_t rank, int64_t **time,

@@ -468,10 +468,10 @@ END
 @test "zeropp gathers each chunk once for each block" {
     for v in 1 2 4; do
         for unit in 1 2 3 8; do
-            pipe-sched gen -s zeropp:unit=$unit -p 2 -m 8 -c $v >z.json
+            pipe-sched gen -s zeropp:unit="$unit" -p 2 -m 8 -c "$v" >z.json
             pipe-sched verify z.json
             run -0 bash -c 'pipe-sched convert --to csv z.json | grep -o UNSHARD | wc -l'
-            assert_equal "$output" $((2 * v * ((8 + unit - 1) / unit)))
+            assert_equal "$output" "$((2 * v * ((8 + unit - 1) / unit)))"
         done
     done
 }
@@ -481,6 +481,15 @@ END
     run -0 pipe-sched verify a.csv
     run -3 pipe-sched verify <(echo 0F99999999999,0B0)
     assert_output --partial "'0F99999999999': a number is too large"
+}
+
+@test "sim: a lower bound and the gap above it" {
+    # 1F1B of the published table waits; the order of ZB-2p needs no more than its ranks are busy.
+    pipe-sched gen -s 1f1b -p 4 -m 8 | { run -0 pipe-sched sim; assert_line 'no order takes less than 24 here, gap 0.2727'; }
+    pipe-sched gen -s zb-2p -p 4 -m 8 | { run -0 pipe-sched sim; assert_line 'no order takes less than 24 here, gap 0.0000'; }
+    # Among orders that line up at the end ZB-H1 is optimal, as optimize proves.
+    pipe-sched gen -s zb-h1 -p 4 -m 8 --sync barrier | { run -0 pipe-sched sim; assert_line 'no order takes less than 27 here, gap 0.0000'; }
+    pipe-sched gen -s inference -p 2 -m 2 | { run -0 pipe-sched sim; refute_output --partial 'takes less'; }
 }
 
 @test "times that end in no decimal are rounded" {

@@ -36,6 +36,10 @@ static bool relations(const struct tu_sched *s, const struct tu_cost *c)
     struct tu_sim a, b;
     struct tu_cost more = *c, thrice = *c;
     bool good = !run(s, c, &a) && a.ideal <= a.span && a.span <= a.makespan;
+    struct tu_err err;
+    int64_t bound;
+    good = good && !tu_sim_bound(&bound, &a, s, c, &err) && bound >= 0 &&
+           bound <= (c->barrier ? a.makespan : a.span);
     int64_t idle = 0, busy = 0;
     for (uint32_t r = 0; good && r < s->ranks; r++) {
         busy += a.busy[r];
