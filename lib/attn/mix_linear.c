@@ -9,6 +9,7 @@
 #include "attn/gated.h"
 #include "attn/gpu.h"
 #include "attn/recur.h"
+#include "attn/scan_back.h"
 
 static const char *const linear_in[] = {"q",         "k",       "v", "do?",
                                         "state_in?", "dstate?", NULL};
@@ -120,14 +121,22 @@ static int back(struct tui_gated *x, const struct tu_mixer_args *m, uint64_t b,
                 uint64_t h, uint64_t task, struct tu_err *err)
 {
     uint64_t s = x->d * x->dv;
+    uint32_t storage = in(m, "q")->dtype;
+    const struct tui_scan_how how = {
+        .block = m->opt->block,
+        .compute = x->vector ? TU_F32 : tui_compute(m->opt, storage),
+        .both_ways = m->opt->bidirectional,
+        .gates = x->vector && !m->opt->bidirectional};
+    bool slow = tui_recur_exact(m, storage);
     int code;
     if ((code = tui_recur_load(in(m, "do"), b, h, x->dout, err)) ||
         (code = tui_recur_state(in(m, "state_in"), task, x->state, s, err)) ||
-        (code = tui_recur_state(in(m, "dstate"), task, x->dstate, s, err)))
+        (code = tui_recur_state(in(m, "dstate"), task, x->dstate, s, err)) ||
+        (!slow && (code = tui_scan_back(x, &how, &slow, err))))
         return code;
-    if (m->opt->bidirectional)
+    if (slow && m->opt->bidirectional)
         both_ways(x, true);
-    else
+    else if (slow)
         tui_gated_back(x);
     if ((code = tui_recur_store(out(m, "dq"), b, h, x->dq, err)) ||
         (code = tui_recur_store(out(m, "dk"), b, h, x->dk, err)) ||
@@ -166,7 +175,7 @@ static int fast(const struct tui_recur *r, const struct tu_mixer_args *m, uint64
                          .dv = r->dv,
                          .block = m->opt->block,
                          .compute = tui_compute(m->opt, r->q->dtype),
-                         .vector = gate != NULL,
+                         .gates = gate ? TUI_GATES_ROWS : TUI_GATES_ONE,
                          .both_ways = m->opt->bidirectional,
                          .scale = scale_of(m),
                          .q = tui_recur_steps(r->q, b, h),

@@ -9,6 +9,7 @@
 #include <string.h>
 #include "attn/gated.h"
 #include "attn/recur.h"
+#include "attn/scan_back.h"
 #include "attn/scratch.h"
 
 static const char *const names[] = {"x",  "dt",  "A",         "B",       "C",
@@ -225,12 +226,17 @@ static int backward(struct head *w, const struct ssd *z, const struct tu_mixer_a
 {
     struct tui_gated *r = &w->r;
     uint64_t at = b * z->h + h, group = h / (z->h / z->g);
+    const struct tui_scan_how how = {
+        .block = m->opt->block, .compute = TU_F32, .gates = true};
+    bool slow = tui_recur_exact(m, z->x->dtype);
     int code;
     if ((code = tui_recur_load(z->dout, b, h, r->dout, err)) ||
         (code = take_state(w, z->state, at, r->state, err)) ||
-        (code = take_state(w, z->dstate, at, r->dstate, err)))
+        (code = take_state(w, z->dstate, at, r->dstate, err)) ||
+        (!slow && (code = tui_scan_back(r, &how, &slow, err))))
         return code;
-    tui_gated_back(r);
+    if (slow)
+        tui_gated_back(r);
     float *ddt = grad(m, "ddt"), *da = grad(m, "dA"), *dd = grad(m, "dD");
     double sum_a = 0, sum_d = 0;
     for (uint64_t t = 0; t < z->n; t++) {

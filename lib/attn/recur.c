@@ -90,13 +90,35 @@ int tui_recur_load(const struct tu_operand *o, uint64_t b, uint64_t h, double *o
     return code;
 }
 
+enum { PIECE = 256 };
+
+/* Doubles into any dtype. Those that came from f32 give the same by way of f32, for which
+ * there are vectors. */
+static int narrow(uint32_t dtype, unsigned char *to, const double *v, uint64_t n,
+                  struct tu_err *err)
+{
+    const size_t e = tu_dtype_find(dtype)->block_bytes;
+    float some[PIECE];
+    int code = 0;
+    for (uint64_t done = 0, m; !code && done < n; done += m, v += m) {
+        bool same = true;
+        m = tu_min(PIECE, n - done);
+        for (uint64_t i = 0; i < m; i++) {
+            some[i] = (float)v[i];
+            same &= (double)some[i] == v[i];
+        }
+        code = tu_cast(dtype, to + done * e, same ? TU_F32 : TU_F64,
+                       same ? (const void *)some : v, m, err);
+    }
+    return code;
+}
+
 int tui_recur_store(const struct tu_operand *o, uint64_t b, uint64_t h, const double *v,
                     struct tu_err *err)
 {
     int code = 0;
     for (uint64_t t = 0; o && !code && t < o->dim[1]; t++)
-        code =
-            tu_cast(o->dtype, row(o, b, t, h), TU_F64, v + t * o->dim[3], o->dim[3], err);
+        code = narrow(o->dtype, row(o, b, t, h), v + t * o->dim[3], o->dim[3], err);
     return code;
 }
 

@@ -4,7 +4,7 @@
  * Per chunk, with G the sums of log decays since its start: P = Q K' with the decay
  * between the steps, O = P V + (Q exp G) S, S = exp(G_e) S + (K exp(G_e - G))' V. A
  * number per step decays P after the product; a vector is part of the product, so P is
- * made pair by pair and chunks are short. Work is linear in n, memory a few tiles. */
+ * made pair by pair and chunks are short; a vector of columns turns up in backward passes. Work is linear in n, memory a few tiles. */
 #include <math.h>
 #include <string.h>
 #include "attn/scan.h"
@@ -18,10 +18,10 @@ struct work {
     const struct tui_scan *x;
     const struct tui_ops *ops;
     size_t c, cp, dp, vp;       /* steps of a chunk; it, d and dv padded */
-    float *q, *k, *g, *v;       /* [cp, dp], v [cp, vp] */
+    float *q, *k, *v, *g;       /* [cp, dp], v [cp, vp], g either or [cp] */
     float *p, *acc, *kt, *s;    /* [cp, cp], [cp, vp], [dp, cp], [dp, vp] */
-    float *row, *head, *tail;   /* [cp]; row has room for d too */
-    float *whole, *weight, *by; /* [dp]; [cp] */
+    float *row, *head, *tail;   /* [cp] */
+    float *whole, *weight, *by; /* [dp or vp]; [cp] */
     unsigned char *raw;         /* rows in their own dtype */
     void *qa, *pa, *ka;         /* A operands, where they are not f32 rows */
     void *kb, *vb, *sb;         /* B operands: K', V, S */
@@ -40,24 +40,22 @@ const char *tui_scan_kernel(uint32_t compute)
 
 static int work_init(struct work *w, const struct tui_scan *x, struct tu_err *err)
 {
-    uint64_t block = x->block ? x->block : x->vector ? BLOCK_VECTOR : BLOCK;
+    uint64_t block = x->block ? x->block : x->gates ? BLOCK_VECTOR : BLOCK;
     *w = (struct work){.x = x, .ops = ops_of(x->compute)};
     w->c = tu_max(1, tu_min(block, x->n));
     w->cp = tui_pad(w->c, ALIGN);
     w->dp = tui_pad(x->d, ALIGN);
     w->vp = tui_pad(x->dv, ALIGN);
     const size_t e = w->ops->elem, f = sizeof(float), a = w->ops->pack_a ? e : 0;
-    const uint64_t rows = (w->cp + TUI_GATE_ROWS) * w->dp, cp = w->cp, dp = w->dp,
-                   vp = w->vp;
+    const uint64_t cp = w->cp, dp = w->dp, vp = w->vp, most = tu_max(dp, vp);
     const struct tui_part part[] = {
-        {&w->q, rows, f},         {&w->k, rows, f},     {&w->g, rows, f},
-        {&w->v, cp * vp, f},      {&w->p, cp * cp, f},  {&w->acc, cp * vp, f},
-        {&w->kt, dp * cp, f},     {&w->s, dp * vp, f},  {&w->row, cp + dp, f},
-        {&w->head, cp, f},        {&w->tail, cp, f},    {&w->whole, dp, f},
-        {&w->weight, cp, f},      {&w->by, cp, f},      {&w->qa, cp * dp, a},
-        {&w->pa, cp * cp, a},     {&w->ka, dp * cp, a}, {&w->kb, dp * cp, e},
-        {&w->vb, cp * vp, e},     {&w->sb, dp * vp, e},
-        {&w->raw, cp * tu_max(dp, vp), sizeof(double)},
+        {&w->q, cp * dp, f},   {&w->k, cp * dp, f},    {&w->v, cp * vp, f},
+        {&w->g, cp * most, f}, {&w->p, cp * cp, f},    {&w->acc, cp * vp, f},
+        {&w->kt, dp * cp, f},  {&w->s, dp * vp, f},    {&w->row, cp + ALIGN, f},
+        {&w->head, cp, f},     {&w->tail, cp, f},      {&w->whole, most, f},
+        {&w->weight, cp, f},   {&w->by, cp, f},        {&w->qa, cp * dp, a},
+        {&w->pa, cp * cp, a},  {&w->ka, dp * cp, a},   {&w->kb, dp * cp, e},
+        {&w->vb, cp * vp, e},  {&w->sb, dp * vp, e},   {&w->raw, cp * most, sizeof(double)},
     };
     return TUI_SCRATCH(&w->arena, part, err);
 }
@@ -123,7 +121,9 @@ static const void *left(const struct work *w, void *mem, const float *src, size_
 static int load_gates(struct work *w, uint64_t t0, size_t e, struct tu_err *err)
 {
     const struct tui_scan *x = w->x;
-    size_t dim = x->vector ? x->d : 1, ld = x->vector ? w->dp : 1;
+    const bool rows = x->gates == TUI_GATES_ROWS;
+    size_t dim = rows ? x->d : x->gates ? x->dv : 1;
+    size_t ld = rows ? w->dp : x->gates ? w->vp : 1;
     const double to_log2 = x->rate * LOG2E;
     int code = load(w, &x->gate, t0, e, dim, w->g, ld, err);
     for (size_t i = 0; !code && i < e; i++) {
@@ -135,45 +135,41 @@ static int load_gates(struct work *w, uint64_t t0, size_t e, struct tu_err *err)
     return code;
 }
 
-/* P and the decays of q and k; Q is made an A operand when what it must be is known. */
-static const void *pairs(struct work *w, size_t e)
+/* P before its decay. */
+static void product(struct work *w, size_t e, const void *qa)
 {
-    const struct tui_ops *ops = w->ops;
-    const size_t d = w->x->d;
-    const struct tui_decay y = {.p = w->p,
-                                .ldp = w->cp,
-                                .q = w->q,
-                                .k = w->k,
-                                .g = w->g,
-                                .ld = w->dp,
-                                .row = w->row,
-                                .head = w->head,
-                                .tail = w->tail,
-                                .whole = w->whole,
-                                .e = e,
-                                .d = tui_pad(d, 16)};
-    if (w->x->vector) {
-        ops->gate(&y);
-        return left(w, w->qa, w->q, w->dp, e, d);
-    }
-    const void *qa = left(w, w->qa, w->q, w->dp, e, d);
-    ops->pack_bt(w->kb, w->k, w->dp, e, d);
-    ops->gemm(w->p, w->cp, qa, w->dp, w->kb, e, e, d, false);
-    ops->decay(&y);
-    for (size_t a = 0; a < d; a++)
-        w->whole[a] = w->head[e - 1];
-    ops->rescale(w->k, w->dp, e, d, w->tail);
-    return qa;
+    w->ops->pack_bt(w->kb, w->k, w->dp, e, w->x->d);
+    w->ops->gemm(w->p, w->cp, qa, w->dp, w->kb, e, e, w->x->d, false);
 }
 
-/* S = whole S + K' V; K holds its decay to the end of the chunk, vb holds V. */
+static void forget_self(struct work *w, size_t e)
+{
+    for (size_t i = 0; w->x->strict && i < e; i++)
+        w->p[i * w->cp + i] = 0;
+}
+
+/* acc = Q S */
+static void meet_state(struct work *w, size_t e, const void *qa)
+{
+    w->ops->pack_b(w->sb, w->s, w->vp, w->x->d, w->x->dv);
+    w->ops->gemm(w->acc, w->vp, qa, w->dp, w->sb, e, w->x->dv, w->x->d, false);
+}
+
+/* acc += P V */
+static void meet_values(struct work *w, size_t e)
+{
+    const void *pa = left(w, w->pa, w->p, w->cp, e, e);
+    w->ops->pack_b(w->vb, w->v, w->vp, e, w->x->dv);
+    w->ops->gemm(w->acc, w->vp, pa, w->cp, w->vb, e, w->x->dv, e, true);
+}
+
+/* S += K' V, of what is decayed to the end of the chunk; vb holds V. */
 static void carry(struct work *w, size_t e)
 {
-    const struct tui_ops *ops = w->ops;
-    const size_t d = w->x->d, dv = w->x->dv;
-    ops->turn(w->kt, w->cp, w->k, w->dp, e, d);
+    const size_t d = w->x->d;
+    w->ops->turn(w->kt, w->cp, w->k, w->dp, e, d);
     const void *ka = left(w, w->ka, w->kt, w->cp, d, e);
-    ops->gemm(w->s, w->vp, ka, w->cp, w->vb, d, dv, e, true);
+    w->ops->gemm(w->s, w->vp, ka, w->cp, w->vb, d, w->x->dv, e, true);
 }
 
 static int load_chunk(struct work *w, uint64_t t0, size_t e, bool *odd,
@@ -198,37 +194,104 @@ static int load_queries(struct work *w, uint64_t t0, size_t e, struct tu_err *er
     return code;
 }
 
-static int chunk(struct work *w, uint64_t t0, size_t e, bool *odd, struct tu_err *err)
+/* What v_t adds to o_t beside the state, and what it enters the state times. */
+static int beside(struct work *w, uint64_t t0, size_t e, struct tu_err *err)
 {
     const struct tui_scan *x = w->x;
-    const struct tui_ops *ops = w->ops;
-    const size_t d = x->d, dv = x->dv, vp = w->vp;
-    int code;
-    if ((code = load_chunk(w, t0, e, odd, err)) ||
-        (code = load_queries(w, t0, e, err)) || (code = load_gates(w, t0, e, err)))
-        return code;
-    const void *qa = pairs(w, e);
-    *odd = *odd || !ops->finite(w->whole, d) ||
-           (!x->vector && !ops->finite(w->tail, e));
-    if (*odd)
-        return 0;
-    ops->pack_b(w->sb, w->s, vp, d, dv);
-    ops->gemm(w->acc, vp, qa, w->dp, w->sb, e, dv, d, false);
-    if (!x->vector)
-        ops->rescale(w->acc, vp, e, dv, w->head);
+    int code = 0;
     for (size_t i = 0; x->skip != 0 && i < e; i++)
-        for (size_t b = 0; b < dv; b++)
-            w->acc[i * vp + b] += (float)x->skip * w->v[i * vp + b];
-    if (x->weight.data) {
-        if ((code = load(w, &x->weight, t0, e, 1, w->weight, 1, err)))
-            return code;
-        ops->rescale(w->v, vp, e, dv, w->weight);
-    }
-    ops->pack_b(w->vb, w->v, vp, e, dv);
-    const void *pa = left(w, w->pa, w->p, w->cp, e, e);
-    ops->gemm(w->acc, vp, pa, w->cp, w->vb, e, dv, e, true);
-    ops->rescale(w->s, vp, d, dv, w->whole);
+        for (size_t b = 0; b < x->dv; b++)
+            w->acc[i * w->vp + b] += (float)x->skip * w->v[i * w->vp + b];
+    if (x->weight.data && !(code = load(w, &x->weight, t0, e, 1, w->weight, 1, err)))
+        w->ops->rescale(w->v, w->vp, e, x->dv, w->weight);
+    return code;
+}
+
+/* The chunk in memory, one number per step. */
+static int with_one(struct work *w, uint64_t t0, const struct tui_decay *y, bool *odd,
+                    struct tu_err *err)
+{
+    const struct tui_ops *ops = w->ops;
+    const size_t e = y->e, d = w->x->d, dv = w->x->dv;
+    const void *qa = left(w, w->qa, w->q, w->dp, e, d);
+    product(w, e, qa);
+    ops->decay(y);
+    if ((*odd = !ops->finite(w->tail, e)))
+        return 0;
+    forget_self(w, e);
+    meet_state(w, e, qa);
+    ops->rescale(w->acc, w->vp, e, dv, w->head);
+    int code = beside(w, t0, e, err);
+    meet_values(w, e);
+    for (size_t a = 0; a < d; a++)
+        w->whole[a] = w->head[e - 1];
+    ops->rescale(w->s, w->vp, d, dv, w->whole);
+    ops->rescale(w->k, w->dp, e, d, w->tail);
     carry(w, e);
+    return code;
+}
+
+static int with_rows(struct work *w, uint64_t t0, const struct tui_decay *y, bool *odd,
+                     struct tu_err *err)
+{
+    const size_t e = y->e, d = w->x->d;
+    w->ops->gate_rows(y);
+    if ((*odd = !w->ops->finite(w->whole, d)))
+        return 0;
+    forget_self(w, e);
+    meet_state(w, e, left(w, w->qa, w->q, w->dp, e, d));
+    int code = beside(w, t0, e, err);
+    meet_values(w, e);
+    w->ops->rescale(w->s, w->vp, d, w->x->dv, w->whole);
+    carry(w, e);
+    return code;
+}
+
+static int with_columns(struct work *w, uint64_t t0, const struct tui_decay *y, bool *odd,
+                        struct tu_err *err)
+{
+    struct tui_decay z = *y;
+    const size_t e = y->e, d = w->x->d, dv = w->x->dv;
+    const void *qa = left(w, w->qa, w->q, w->dp, e, d);
+    (void)t0;
+    (void)err;
+    z.q = w->acc;
+    z.k = w->v;
+    z.ld = w->vp;
+    z.d = w->vp;
+    product(w, e, qa);
+    forget_self(w, e);
+    meet_state(w, e, qa);
+    w->ops->gate_columns(&z);
+    if ((*odd = !w->ops->finite(w->whole, dv)))
+        return 0;
+    w->ops->weigh(w->s, w->vp, d, dv, w->whole);
+    w->ops->pack_b(w->vb, w->v, w->vp, e, dv);
+    carry(w, e);
+    return 0;
+}
+
+static int chunk(struct work *w, uint64_t t0, size_t e, bool *odd, struct tu_err *err)
+{
+    static int (*const with[])(struct work *, uint64_t, const struct tui_decay *, bool *,
+                               struct tu_err *) = {with_one, with_rows, with_columns};
+    const struct tui_decay y = {.p = w->p,
+                                .ldp = w->cp,
+                                .q = w->q,
+                                .k = w->k,
+                                .g = w->g,
+                                .ld = w->dp,
+                                .row = w->row,
+                                .head = w->head,
+                                .tail = w->tail,
+                                .whole = w->whole,
+                                .e = e,
+                                .d = w->dp};
+    int code;
+    if ((code = load_chunk(w, t0, e, odd, err)) || *odd ||
+        (code = load_queries(w, t0, e, err)) || (code = load_gates(w, t0, e, err)) ||
+        (code = with[w->x->gates](w, t0, &y, odd, err)) || *odd)
+        return code;
     return store(w, t0, e, err);
 }
 
@@ -236,21 +299,18 @@ static int chunk(struct work *w, uint64_t t0, size_t e, bool *odd, struct tu_err
 static int both_ways(struct work *w, bool *odd, struct tu_err *err)
 {
     const struct tui_scan *x = w->x;
-    const struct tui_ops *ops = w->ops;
     int code = 0;
     for (uint64_t t = 0; !code && !*odd && t < x->n; t += w->c) {
         size_t e = tu_min(w->c, x->n - t);
         code = load_chunk(w, t, e, odd, err);
-        ops->pack_b(w->vb, w->v, w->vp, e, x->dv);
+        w->ops->pack_b(w->vb, w->v, w->vp, e, x->dv);
         carry(w, e);
     }
-    ops->pack_b(w->sb, w->s, w->vp, x->d, x->dv);
     for (uint64_t t = 0; !code && !*odd && t < x->n; t += w->c) {
         size_t e = tu_min(w->c, x->n - t);
         if ((code = load_queries(w, t, e, err)))
             break;
-        const void *qa = left(w, w->qa, w->q, w->dp, e, x->d);
-        ops->gemm(w->acc, w->vp, qa, w->dp, w->sb, e, x->dv, x->d, false);
+        meet_state(w, e, left(w, w->qa, w->q, w->dp, e, x->d));
         code = store(w, t, e, err);
     }
     return code;

@@ -18,17 +18,22 @@ struct tui_steps {
     int64_t step; /* bytes from a step to the next */
 };
 
+/* What decays by the gates of a step: all of the state by one number, its d rows or its
+ * dv columns each by its own. */
+enum tui_gates { TUI_GATES_ONE, TUI_GATES_ROWS, TUI_GATES_COLUMNS };
+
 struct tui_scan {
     uint64_t n, d, dv;
     uint64_t block; /* steps of a chunk; 0: the kernel's choice */
     uint32_t compute; /* TU_F32 or TU_BF16 */
-    bool vector;      /* gates are rows of d, else of one */
+    enum tui_gates gates;
     bool both_ways;   /* no causality: decays are 1, the state is complete first */
+    bool strict;      /* a step sees what was before it alone */
     double scale;
     struct tui_steps q, k, v, gate; /* gate times rate is the natural logarithm */
     double rate;
     struct tui_steps weight;        /* of one: v_t times it enters the state; or absent */
-    double skip;                    /* o_t += skip · v_t */
+    double skip;                    /* o_t += skip · v_t; neither with gates of columns */
     struct tui_steps o;
     double *state; /* [d, dv]: before the first step in, after the last out */
 };

@@ -39,18 +39,15 @@ struct tui_grad {
 /* A chunk of e steps of a recurrence whose state decays: what lies between its steps. All
  * decays are exponentials of sums over the steps between, so nothing grows. */
 struct tui_decay {
-    float *p; /* [e, ldp]; past the diagonal it becomes 0 */
+    float *p; /* [e, ldp] */
     size_t ldp;
-    float *q, *k, *g; /* rows of ld; q and g have room for TUI_GATE_ROWS more */
+    float *q, *k, *g; /* [e, d padded], rows of ld; a number per step: g [e] alone */
     size_t ld;
-    float *row; /* scratch, [max(e, d) padded] */
+    float *row; /* scratch, [e padded] */
     float *head, *tail; /* of numbers: from the start to step i, from step j to the end */
-    float *whole;       /* of vectors: the decay of the chunk, [d] */
+    float *whole;       /* of vectors: the decay of the chunk, [d padded] */
     size_t e, d;
 };
-
-/* Rows past the last that vectors of gates are read to. */
-enum { TUI_GATE_ROWS = 4 };
 
 struct tui_ops {
     const char *name;
@@ -77,12 +74,17 @@ struct tui_ops {
     void (*sums)(float *acc, size_t ld, const float *p, size_t ldp, const float *v,
                  size_t ldv, size_t m, size_t n, size_t d);
     bool (*finite)(const float *x, size_t n);
-    /* A gate per step, g [e] in log2 units: p (in: q·k) is decayed, head and tail are
-     * filled. */
+    /* A gate per step, g [e] in log2 units: p (in: q·k) is decayed, 0 past the diagonal;
+     * head and tail are filled. */
     void (*decay)(const struct tui_decay *x);
-    /* A gate per step and column, g [e, d] in log2 units: p becomes q·k with the decay
-     * between; then q is decayed from the start of the chunk, k to its end. */
-    void (*gate)(const struct tui_decay *x);
+    /* A gate per step and column, g [e, d] in log2 units. Of rows of the state: p becomes
+     * q·k with the decay between, q is decayed from the start of the chunk, k to its end.
+     * Of columns: q, the products with the state, is decayed from the start, and p (in)
+     * times k with the decay between is added; k is decayed to the end. */
+    void (*gate_rows)(const struct tui_decay *x);
+    void (*gate_columns)(const struct tui_decay *x);
+    /* Column j times by[j]. */
+    void (*weigh)(float *rows, size_t ld, size_t m, size_t n, const float *by);
     /* dst [n, m] from src [m, n]; both have room up to multiples of 16. */
     void (*turn)(float *dst, size_t ld_dst, const float *src, size_t ld, size_t m,
                  size_t n);

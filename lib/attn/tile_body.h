@@ -230,8 +230,27 @@ static void decay(const struct tui_decay *x)
     }
 }
 
-/* From logarithms to factors. */
-static void gate_factors(const struct tui_decay *x)
+/* n keys from j on fade by step i and meet its query. */
+INLINE void gate_meet(const struct tui_decay *x, size_t i, size_t j, unsigned n)
+{
+    const float *q = x->q + i * x->ld, *g = x->g + i * x->ld;
+    float *k = x->k + j * x->ld;
+    vec s[4] = {v_set(0), v_set(0), v_set(0), v_set(0)};
+    for (size_t t = 0; t < x->d; t += W) {
+        vec a = v_load(q + t), fade = v_load(g + t);
+        UNROLL for (unsigned u = 0; u < n; u++)
+        {
+            vec b = v_mul(v_load(k + u * x->ld + t), fade);
+            v_store(k + u * x->ld + t, b);
+            s[u] = v_fma(a, b, s[u]);
+        }
+    }
+    UNROLL for (unsigned u = 0; u < n; u++) x->p[i * x->ldp + j + u] = v_sum(s[u]);
+}
+
+/* Keys fade on their way from step to step: exact also where a sum of logarithms would
+ * have no digits left. They end decayed to the end of the chunk. */
+static void gate_rows(const struct tui_decay *x)
 {
     for (size_t t = 0; t < x->d; t += W) {
         vec sum = v_set(0);
@@ -242,38 +261,20 @@ static void gate_factors(const struct tui_decay *x)
         }
         v_store(x->whole + t, v_exp2(sum));
     }
-}
-
-/* Key j meets the queries from j on, four at a time, and fades on its way: exact also
- * where a sum of logarithms would have no digits left. */
-static void gate_products(const struct tui_decay *x)
-{
-    for (size_t j = 0; j < x->e; j++) {
-        memcpy(x->row, x->k + j * x->ld, x->d * sizeof *x->row);
-        for (size_t i = j; i < x->e; i += 4) {
-            vec s[4] = {v_set(0), v_set(0), v_set(0), v_set(0)};
-            const float *q = x->q + i * x->ld, *g = x->g + (i + 1) * x->ld;
-            for (size_t t = 0; t < x->d; t += W) {
-                vec k = v_load(x->row + t);
-                UNROLL for (unsigned u = 0; u < 4; u++)
-                {
-                    s[u] = v_fma(v_load(q + u * x->ld + t), k, s[u]);
-                    k = v_mul(k, v_load(g + u * x->ld + t));
-                }
-                v_store(x->row + t, k);
-            }
-            UNROLL for (unsigned u = 0; u < 4; u++) if (i + u < x->e)
-                x->p[(i + u) * x->ldp + j] = v_sum(s[u]);
-        }
+    for (size_t i = 0; i < x->e; i++) {
+        const float *q = x->q + i * x->ld, *k = x->k + i * x->ld;
+        float *p = x->p + i * x->ldp;
+        size_t j = 0;
+        vec own = v_set(0);
+        for (; j + 4 <= i; j += 4)
+            gate_meet(x, i, j, 4);
+        for (; j < i; j++)
+            gate_meet(x, i, j, 1);
+        for (size_t t = 0; t < x->d; t += W)
+            own = v_fma(v_load(q + t), v_load(k + t), own);
+        p[i] = v_sum(own);
+        memset(p + i + 1, 0, (x->e - i - 1) * sizeof *p);
     }
-    for (size_t i = 0; i < x->e; i++)
-        memset(x->p + i * x->ldp + i + 1, 0, (x->e - i - 1) * sizeof *x->p);
-}
-
-static void gate(const struct tui_decay *x)
-{
-    gate_factors(x);
-    gate_products(x);
     for (size_t t = 0; t < x->d; t += W) {
         vec run = v_set(1);
         for (size_t i = 0; i < x->e; i++) {
@@ -281,13 +282,36 @@ static void gate(const struct tui_decay *x)
             run = v_mul(run, v_load(x->g + at));
             v_store(x->q + at, v_mul(v_load(x->q + at), run));
         }
-        run = v_set(1);
-        for (size_t i = x->e; i-- > 0;) {
-            size_t at = i * x->ld + t;
-            v_store(x->k + at, v_mul(v_load(x->k + at), run));
-            run = v_mul(run, v_load(x->g + at));
-        }
     }
+}
+
+static void gate_columns(const struct tui_decay *x)
+{
+    for (size_t t = 0; t < x->d; t += W) {
+        vec run = v_set(1), sum = v_set(0);
+        for (size_t i = 0; i < x->e; i++) {
+            const float *p = x->p + i * x->ldp;
+            float *o = x->q + i * x->ld + t, *v = x->k + t;
+            vec g = v_load(x->g + i * x->ld + t), fade = v_exp2(g);
+            sum = v_add(sum, g);
+            run = v_mul(run, fade);
+            vec s = v_mul(v_load(o), run);
+            for (size_t j = 0; j < i; j++) {
+                vec b = v_mul(v_load(v + j * x->ld), fade);
+                v_store(v + j * x->ld, b);
+                s = v_fma(v_set(p[j]), b, s);
+            }
+            v_store(o, v_fma(v_set(p[i]), v_load(v + i * x->ld), s));
+        }
+        v_store(x->whole + t, v_exp2(sum));
+    }
+}
+
+static void weigh(float *rows, size_t ld, size_t m, size_t n, const float *by)
+{
+    for (size_t r = 0; r < m; r++)
+        for (size_t j = 0; j < n; j += W)
+            v_store(rows + r * ld + j, v_mul(v_load(rows + r * ld + j), v_load(by + j)));
 }
 
 #ifndef TURN
@@ -339,6 +363,7 @@ static void nothing(void)
         .tile_k = k, .begin = nothing, .end = nothing, .pack_b = pack_b,                 \
         .pack_bt = PACK_BT, .gemm = gemm, .softmax = softmax, .rescale = rescale,        \
         .grad = grad, .dots = dots, .sums = sums, .finite = finite, .decay = decay,      \
-        .gate = gate, .turn = TURN, .peak = peak, .peak_exp = peak_exp                   \
+        .gate_rows = gate_rows, .gate_columns = gate_columns, .weigh = weigh,            \
+        .turn = TURN, .peak = peak, .peak_exp = peak_exp                                 \
     }
 #endif

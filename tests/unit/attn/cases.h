@@ -111,16 +111,19 @@ static inline void packed(struct kit *k, uint32_t dtype, bool paged,
         normal(k, "sinks", TU_F32, 1, hq, 0, 0, 0);
 }
 
-/* Infer, give room for the results (float64's in f64, but for gradients that are f32
- * everywhere), run. */
+/* Infer, give room for the results (float64's in f64, but for gradients that are sums and
+ * f32 everywhere), run. */
 static inline int case_run(const struct tu_mixer *row, struct tu_mixer_args *m, bool wide,
                            struct tu_err *err)
 {
     int code = row->infer(m, err);
     for (size_t i = 0; !code && i < m->n_out; i++) {
         struct tu_operand *o = &m->out[i];
-        bool grad = !strcmp(o->name, "dsink") || !strcmp(o->name, "dbias");
+        static const char *const sums[] = {"dsink", "dbias", "ddt", "dA", "dB", "dC", "dD"};
+        bool grad = false;
         uint64_t n;
+        for (unsigned t = 0; t < sizeof sums / sizeof *sums; t++)
+            grad = grad || !strcmp(o->name, sums[t]);
         o->dtype = wide && !grad ? TU_F64 : TU_F32;
         code = tu_elements(o->dim, o->rank, &n, err);
         o->data = room(n * 8);
