@@ -132,7 +132,12 @@ static int low_error(const struct tu_mixer *row, struct tu_mixer_args *a,
                      double *out, struct tu_err *err)
 {
     const struct tu_operand *q = &a->in[0];
-    double eps = epsilon(q->dtype), tokens = sqrt((double)(n ? n : 1));
+    /* Rounding grows with what is summed: dA has an element per head and sums over all of
+     * the first input. */
+    uint64_t terms = n;
+    if (tu_elements(q->dim, q->rank, &terms, NULL) || terms < n)
+        terms = n;
+    double eps = epsilon(q->dtype), tokens = sqrt((double)tu_max(1, terms));
     *out = greatest * (q->dtype == TU_F32 ? eps * fmin(tokens, 64) / 2 : 2 * eps);
     if ((strcmp(name, "o") && strcmp(name, "lse")) || strcmp(row->name, "softmax"))
         return 0;

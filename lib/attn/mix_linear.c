@@ -2,8 +2,8 @@
 /* mix_linear.c: linear attention with a decay per head, and gated linear attention.
  *
  * "chunks" is the tiling of Lightning Attention-2 and GLA in f32, "ref" goes step by step
- * in float64; both over heads in parallel. Without causality o = q (K'V). Sequences carry their
- * state in and out, so pieces equal the whole. */
+ * in float64; both over heads in parallel. Without causality o = q (K'V). Sequences carry
+ * their state in and out, so pieces equal the whole. */
 #include <math.h>
 #include <string.h>
 #include "attn/gated.h"

@@ -4,7 +4,8 @@
  * Per chunk, with G the sums of log decays since its start: P = Q K' with the decay
  * between the steps, O = P V + (Q exp G) S, S = exp(G_e) S + (K exp(G_e - G))' V. A
  * number per step decays P after the product; a vector is part of the product, so P is
- * made pair by pair and chunks are short; a vector of columns turns up in backward passes. Work is linear in n, memory a few tiles. */
+ * made pair by pair and chunks are short; a vector of columns turns up in backward
+ * passes. Work is linear in n, memory a few tiles. */
 #include <math.h>
 #include <string.h>
 #include "attn/scan.h"
@@ -47,6 +48,7 @@ static int work_init(struct work *w, const struct tui_scan *x, struct tu_err *er
     w->dp = tui_pad(x->d, ALIGN);
     w->vp = tui_pad(x->dv, ALIGN);
     const size_t e = w->ops->elem, f = sizeof(float), a = w->ops->pack_a ? e : 0;
+    const size_t widest = sizeof(double);
     const uint64_t cp = w->cp, dp = w->dp, vp = w->vp, most = tu_max(dp, vp);
     const struct tui_part part[] = {
         {&w->q, cp * dp, f},   {&w->k, cp * dp, f},    {&w->v, cp * vp, f},
@@ -55,7 +57,7 @@ static int work_init(struct work *w, const struct tui_scan *x, struct tu_err *er
         {&w->head, cp, f},     {&w->tail, cp, f},      {&w->whole, most, f},
         {&w->weight, cp, f},   {&w->by, cp, f},        {&w->qa, cp * dp, a},
         {&w->pa, cp * cp, a},  {&w->ka, dp * cp, a},   {&w->kb, dp * cp, e},
-        {&w->vb, cp * vp, e},  {&w->sb, dp * vp, e},   {&w->raw, cp * most, sizeof(double)},
+        {&w->vb, cp * vp, e},  {&w->sb, dp * vp, e},   {&w->raw, cp * most, widest},
     };
     return TUI_SCRATCH(&w->arena, part, err);
 }

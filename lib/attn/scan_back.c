@@ -12,7 +12,7 @@ struct work {
     const struct tui_scan_how *how;
     float *q, *k, *v, *dout; /* q times the scale */
     float *g;                /* a step more than there are, with gates of 0 */
-    float *dq, *dk, *dv;     /* dq lacks the scale; with gates both lack the step itself */
+    float *dq, *dk, *dv;     /* dq without the scale; with gates without the step itself */
     double *state, *dstate;  /* [d, dv] */
     double *turned, *dturned; /* [dv, d] */
     struct tu_arena *arena;
@@ -68,8 +68,8 @@ static struct tui_steps along(float *rows, uint64_t n, uint64_t dim, bool back)
                               back ? -step : step};
 }
 
-/* o, by the state of q, k and v. Backwards, dS_t comes from dS_{t+1} by the gate of t + 1;
- * the last step, the first to be seen, by the gate behind all. */
+/* o, by the state of q, k and v. Backwards, dS_t comes from dS_{t+1} by the gate of t +
+ * 1; the last step, the first to be seen, by the gate behind all. */
 static int scan(const struct work *w, bool back, float *q, float *k, float *v, float *o,
                 bool turned, double *state, bool *odd, struct tu_err *err)
 {
