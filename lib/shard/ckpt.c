@@ -271,39 +271,11 @@ static int check_layers(const struct tu_ckpt *c, struct tu_err *err)
     return rc;
 }
 
-/* Sizes that the configuration promises, held against the tensors: a wrong number of heads would
- * interleave a fused QKV wrongly without any shape telling. */
-static int check_sizes(const struct tu_ckpt *c, struct tu_err *err)
-{
-    const struct tu_model *m = &c->model;
-    for (size_t i = 0; i < c->roles && c->canonical && m->layers; i++) {
-        const struct tu_role *r = &c->role[i];
-        const char *part = strstr(r->base, ".attn.");
-        uint64_t want = 0;
-        if (part && (!strncmp(part, ".attn.k.", 8) || !strncmp(part, ".attn.v.", 8)))
-            want = m->kv_heads * m->head_dim;
-        else if (part && (!strncmp(part, ".attn.q.", 8) || !strncmp(part, ".attn.q_b.", 10)))
-            want = m->heads * m->head_dim;
-        else if (part && !strncmp(part, ".attn.kv_a.", 11))
-            want = m->kv_rank + m->rope_dim;
-        else if (part && !strncmp(part, ".attn.kv_b.", 11))
-            want = m->heads * (m->nope_dim + m->v_dim);
-        else if (!strcmp(r->base, "embed.weight"))
-            want = m->vocab;
-        if (want && r->rows != want)
-            return tu_fail(err, TU_EINCOMPLETE,
-                           "%.80s: '%.80s' has %llu rows, the configuration makes %llu",
-                           c->root, r->name, (unsigned long long)r->rows,
-                           (unsigned long long)want);
-    }
-    return 0;
-}
-
 /* While the family's names are known: roles alone have none. */
 static int check_configuration(const struct tu_ckpt *c, struct tu_err *err)
 {
     int rc = check_layers(c, err);
-    return rc ? rc : check_sizes(c, err);
+    return rc ? rc : tui_check_sizes(c, err);
 }
 
 int tu_ckpt_open(struct tu_ckpt **out, const char *path, const char *text,

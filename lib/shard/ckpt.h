@@ -146,6 +146,8 @@ int tui_check_complete(const struct tu_ckpt *c, const struct tu_shard_opts *o,
 /* Every tensor of a stage is on all its tensor- and expert-parallel ranks. Errors:
  * TU_EINCOMPLETE names tensors and a rank. */
 int tui_check_ranks(const struct tu_ckpt *c, struct tu_err *err);
+/* Have the roles the shapes that the configuration makes? TU_EINCOMPLETE. sizes.c. */
+int tui_check_sizes(const struct tu_ckpt *c, struct tu_err *err);
 /* No file holds another tensor-parallel rank's parts (copies.c). Errors: TU_EINCOMPLETE
  * names both files. */
 int tui_check_copies(const struct tu_ckpt *c, struct tu_err *err);

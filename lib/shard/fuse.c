@@ -143,19 +143,47 @@ static int uneven(const char *name, const char *what, uint64_t n, uint32_t tp,
                    name, (unsigned long long)n, what, tp, legal);
 }
 
+/* What a reader takes apart in equal parts must have been equal; of q, k and v, the only
+ * three, the last two. */
+static int parts_alike(const struct tu_ckpt *c, const struct tu_fuse *f, const char *name,
+                       struct tu_err *err)
+{
+    const bool qkv = f->roles == 3 && !f->per;
+    for (uint32_t k = 1; k < f->roles; k++) {
+        const struct tu_role *r = &c->role[f->role[k]],
+                             *q = &c->role[f->role[qkv && k > 1 ? 1 : 0]];
+        const bool rows = !(qkv && k == 1) && r->rows != q->rows;
+        if (rows || r->cols != q->cols)
+            return tu_fail(err, TU_EINCOMPLETE,
+                           "'%.80s': its parts '%.80s' and '%.80s' have %llu and %llu %s",
+                           name, q->name, r->name,
+                           (unsigned long long)(rows ? q->rows : q->cols),
+                           (unsigned long long)(rows ? r->rows : r->cols),
+                           rows ? "rows" : "columns");
+        if (r->dtype != q->dtype && c->dtype == TU_DTYPE_NONE) {
+            char a[8], b[8];
+            return tu_fail(err, TU_EUSAGE,
+                           "'%.80s': its parts '%.80s' and '%.80s' are %s and %s, but one "
+                           "tensor has one dtype: --dtype makes them alike",
+                           name, q->name, r->name, tu_dtype_text(q->dtype, a),
+                           tu_dtype_text(r->dtype, b));
+        }
+    }
+    return 0;
+}
+
 int tui_fuse_shape(const struct tu_ckpt *c, const struct tu_fuse *f, const char *name,
                    uint32_t tp, uint64_t pad, uint64_t *rows, uint64_t *cols,
                    struct tu_err *err)
 {
     uint64_t total = 0;
     unsigned t = f->transform;
+    int rc = parts_alike(c, f, name, err);
+    if (rc)
+        return rc;
     *cols = c->role[f->role[0]].cols;
     for (uint32_t k = 0; k < f->roles; k++) {
         const struct tu_role *r = &c->role[f->role[k]];
-        if (r->cols != *cols)
-            return tu_fail(err, TU_EINCOMPLETE,
-                           "'%.90s': its parts have %llu and %llu columns", name,
-                           (unsigned long long)*cols, (unsigned long long)r->cols);
         if (t & TU_MAP_COLUMN && !(t & TU_MAP_QKV) && r->rows % tp)
             return uneven(name, "rows", r->rows, tp, err);
         total += r->rows;

@@ -76,7 +76,8 @@ static bool has_casts(const struct tu_ckpt *c)
 {
     bool yes = false;
     for (size_t i = 0; i < c->pieces && !yes; i++)
-        yes = c->piece[i].tensor.dtype != c->role[c->piece[i].fuse.role[0]].dtype;
+        for (uint32_t k = 0; k < c->piece[i].fuse.roles && !yes; k++)
+            yes = c->piece[i].tensor.dtype != c->role[c->piece[i].fuse.role[k]].dtype;
     return yes;
 }
 

@@ -68,6 +68,9 @@ static int spans_box(const struct tu_piece *p, const struct tu_slab *b, unsigned
     uint64_t run = 1, outer = 1, middle = 1, gstep = 1, lstep = 1;
     if (!rank)
         return tui_span_add(out, (struct tu_span){0, 0, 1, 1, 0, 1, 1}, err);
+    for (unsigned i = 0; i < rank; i++)
+        if (!b->dim[i])
+            return 0;
     while (last > m && b->dim[last - 1] == p->whole[last - 1] &&
            b->dim[last - 1] == t->dim[last - 1])
         run *= b->dim[--last];

@@ -160,7 +160,7 @@ static int tns_plan(struct tu_ckpt *c, const struct tu_spec *spec,
     }
     for (size_t a = 0; a < c->from->atoms && !rc; a++) {
         const struct tu_atom *atom = &c->from->atom[a];
-        bool cut = tui_has_rows(&atom->tensor);
+        bool cut = tui_has_rows(&atom->tensor) && atom->tensor.bytes; /* nothing is whole */
         if (!cut)
             rc = tui_add_target_piece(c, 0, atom->tensor.name, atom->fuse,
                                       (struct tu_coord){0}, atom->tensor.dim, err);

@@ -1002,11 +1002,12 @@ a_hole() {
     tns-gen a:dist=constant,value=1 --shape 4 -o 1.tns
     tns-gen a:dist=constant,value=2 --shape 4 -o 2.tns
     cat 1.tns 2.tns >twice.tns
-    for command in digest verify ls "convert --to hf"; do
-        # shellcheck disable=SC2086
-        run -3 shard-ckpt $command twice.tns $([ "${command#convert}" = "$command" ] || echo o)
+    for command in digest verify ls; do
+        run -3 shard-ckpt $command twice.tns
         assert_output --partial "twice.tns: 'a' is there twice"
     done
+    run -3 shard-ckpt convert --to hf twice.tns o
+    [ ! -e o ]
 }
 
 @test "heads of a size of their own have no place in Meta's files" {
@@ -1025,4 +1026,61 @@ a_hole() {
     run -0 shard-ckpt convert --to megatron:tp=2 wide m
     run -2 shard-ckpt convert --to meta wide o
     assert_output --partial 'wide: 2 heads of 32 columns are not the hidden size 32'
+}
+
+@test "tensors without elements go through ranks and back" {
+    tns-gen a:shape=3x0 b:shape=0x3 c:shape=0 d:shape=4x2 s:shape= -o e.tns
+    shard-ckpt convert --to tns:ranks=3 e.tns o
+    run -0 shard-ckpt diff e.tns o
+}
+
+# A model of one layer, whose tensors may be given another shape or dtype: NAME:shape=…
+tiny_llama() { # FOLDER [TENSOR…]
+    local l=model.layers.0 t name
+    mkdir "$1"
+    printf '%s' '{"model_type":"llama","hidden_size":32,"num_attention_heads":2,' \
+        '"num_key_value_heads":2,"num_hidden_layers":1,"intermediate_size":48,"vocab_size":64,' \
+        '"rms_norm_eps":1e-5,"tie_word_embeddings":false}' >"$1/config.json"
+    for t in model.embed_tokens:64x32 lm_head:64x32 model.norm:32 $l.input_layernorm:32 \
+        $l.post_attention_layernorm:32 $l.self_attn.q_proj:32x32 $l.self_attn.k_proj:32x32 \
+        $l.self_attn.v_proj:32x32 $l.self_attn.o_proj:32x32 $l.mlp.gate_proj:48x32 \
+        $l.mlp.up_proj:48x32 $l.mlp.down_proj:32x48; do
+        name=${t%:*}.weight
+        case " ${*:2} " in
+        *" $name:"*) ;;
+        *) tns-gen "$name:shape=${t#*:}" ;;
+        esac
+    done >"$1.tns"
+    [ $# -lt 2 ] || tns-gen "${@:2}" >>"$1.tns"
+    tns-export --to safetensors -o "$1/model.safetensors" "$1.tns"
+}
+
+@test "shapes that the configuration does not make are refused" {
+    l=model.layers.0
+    tiny_llama good
+    run -0 shard-ckpt convert --to megatron:tp=2 good g
+    for t in $l.self_attn.o_proj.weight:shape=32x16 model.norm.weight:shape=31 \
+        model.embed_tokens.weight:shape=64x30 lm_head.weight:shape=70x32 \
+        $l.mlp.up_proj.weight:shape=48x16; do
+        rm -rf bad
+        tiny_llama bad "$t"
+        run -3 shard-ckpt convert --to megatron:tp=2 bad o
+        assert_output --partial 'the configuration makes'
+        [ ! -e o ]
+    done
+}
+
+@test "parts of one tensor must be alike" {
+    l=model.layers.0
+    tiny_llama rows $l.mlp.up_proj.weight:shape=40x32
+    run -3 shard-ckpt convert --to megatron:tp=2 rows o
+    assert_output --partial "its parts 'layers.0.mlp.gate.weight' and 'layers.0.mlp.up.weight' have 48 and 40 rows"
+    tiny_llama types $l.self_attn.k_proj.weight:shape=32x32,dtype=f16
+    for command in plan convert; do
+        run -2 shard-ckpt $command --to megatron:tp=2 types o
+        assert_output --partial "are f32 and f16, but one tensor has one dtype: --dtype makes them alike"
+    done
+    run -0 shard-ckpt convert --dtype f32 --to megatron:tp=2 types o
+    shard-ckpt convert --dtype f32 --to hf types h
+    run -0 shard-ckpt diff h o
 }
