@@ -31,6 +31,7 @@ static const struct tu_column columns[] = {
     {"chunks", "V", TU_COL_U64, 0},
     {"makespan", "MAKESPAN", TU_COL_DIGITS, 0},
     {"span", "SPAN", TU_COL_DIGITS, 0},
+    {"bound", "BOUND", TU_COL_DIGITS, 0},
     {"bubble_makespan", "BUBBLE", TU_COL_REAL, 0},
     {"bubble_span", "SPAN_BUBBLE", TU_COL_REAL, 0},
     {"peak", "PEAK_M_B", TU_COL_DIGITS, 0},
@@ -54,6 +55,7 @@ struct line {
     double step, memory; /* to sort by */
     double bubble[2];    /* of makespan and span */
     char makespan[40], span[40], peak[40];
+    char bound[40]; /* of the step, of a schedule that trains */
     uint64_t sent;
     bool misfit; /* --times has what no schedule of these sizes has */
     char note[256];
@@ -69,10 +71,11 @@ static uint32_t chunks_of(const struct tu_schedule *row)
     return v > row->chunks_max ? row->chunks_max : v;
 }
 
-static void fill(struct line *l, const struct tu_sched *s, const struct tu_cost *c,
-                 const struct tu_sim *sim, int64_t cap, int64_t cap_unit)
+static int fill(struct line *l, const struct tu_sched *s, const struct tu_cost *c,
+                const struct tu_sim *sim, int64_t cap, int64_t cap_unit,
+                struct tu_err *err)
 {
-    int64_t most = 0;
+    int64_t most = 0, bound;
     for (uint32_t r = 0; r < s->ranks; r++)
         most = sim->peak[r] > most ? sim->peak[r] : most;
     l->kind = s->deps != TU_DEPS_TRAIN ? FORWARD : s->async ? ASYNC : TRAIN;
@@ -88,6 +91,10 @@ static void fill(struct line *l, const struct tu_sched *s, const struct tu_cost 
     tu_ticks_text(most, sim->mem_unit, l->peak);
     if (cap && l->memory > (double)cap / (double)cap_unit)
         strcpy(l->note, "over --memory-cap");
+    int rc = l->kind == TRAIN ? tu_sim_bound(&bound, sim, s, c, err) : 0;
+    if (!rc && l->kind == TRAIN)
+        tu_ticks_text(bound, c->scale, l->bound);
+    return rc;
 }
 
 /* One line: the same model for every schedule, so each divides the times itself. */
@@ -119,7 +126,7 @@ static int one(struct line *l, const struct tu_schedule *row, const struct tu_sp
     if (!rc)
         rc = tu_sim_run(&sim, s, &c, NULL, &faults, err);
     if (!rc && !faults)
-        fill(l, s, &c, &sim, q.cap, cap_unit);
+        rc = fill(l, s, &c, &sim, q.cap, cap_unit, err);
     else if (!rc)
         strcpy(l->note, "not valid: verify tells why");
     l->sched = s;
@@ -155,6 +162,7 @@ static void print(struct tu_ctx *ctx, const struct line *l)
                     {.u = l->chunks},
                     {.none = none, .s = l->makespan},
                     {.none = none, .s = l->span},
+                    {.none = !*l->bound, .s = l->bound},
                     {.none = none, .f = l->bubble[0]},
                     {.none = none, .f = l->bubble[1]},
                     {.none = none, .s = l->peak},

@@ -95,6 +95,8 @@ int tu_spec_u64(const struct tu_spec *s, const char *key, uint64_t fallback,
         *out = fallback;
         return 0;
     }
+    if (!*value)
+        return tu_fail(err, TU_EUSAGE, "%s: %s: needs a number: %s=N", s->name, key, key);
     int rc = tu_parse_u64(value, out, err);
     if (rc)
         tu_err_prefix(err, "%s: %s", s->name, key);

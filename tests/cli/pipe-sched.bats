@@ -247,10 +247,15 @@ data=$ROOT/tests/data/sched
     run -1 pipe-sched diff --cost F=1,B=2,unit=us a.json b.json
 }
 
+@test "a key without its number says so" {
+    run -2 pipe-sched gen -s breadth-first:fsdp -p 2 -m 4
+    assert_line --index 0 'pipe-sched: breadth-first: fsdp: needs a number: fsdp=N'
+}
+
 @test "compare: one model for all rows, sorted, forward passes apart" {
     # Closed forms: 1F1B (m+p-1)·3; interleaved 3m + 3(p-1)/v; GPipe as 1F1B; inference m+p-1.
     run -0 pipe-sched compare -p 8 -m 32 1f1b interleaved-1f1b interleaved-1f1b:chunks=4 zb-v inference
-    assert_line --index 0 --regexp '^SCHEDULE +KIND +V +MAKESPAN +SPAN +BUBBLE +SPAN_BUBBLE +PEAK_M_B +TRANSFERS +COPIES$'
+    assert_line --index 0 --regexp '^SCHEDULE +KIND +V +MAKESPAN +SPAN +BOUND +BUBBLE +SPAN_BUBBLE +PEAK_M_B +TRANSFERS +COPIES$'
     assert_line --index 1 --regexp '^zb-v +train +2 +99.5 +96 '
     assert_line --index 2 --regexp '^interleaved-1f1b:chunks=4 +train +4 +101.25 +101.25 '
     assert_line --index 3 --regexp '^interleaved-1f1b +train +2 +106.5 +106.5 '
