@@ -160,7 +160,9 @@ static int parts_alike(const struct tu_ckpt *c, const struct tu_fuse *f, const c
                            (unsigned long long)(rows ? q->rows : q->cols),
                            (unsigned long long)(rows ? r->rows : r->cols),
                            rows ? "rows" : "columns");
-        if (r->dtype != q->dtype && c->dtype == TU_DTYPE_NONE) {
+        /* States are never cast, integers are not cast to the dtype of the weights. */
+        if (r->dtype != q->dtype &&
+            (r->state || tui_plan_dtype(c, r->dtype) != tui_plan_dtype(c, q->dtype))) {
             char a[8], b[8];
             return tu_fail(err, TU_EUSAGE,
                            "'%.80s': its parts '%.80s' and '%.80s' are %s and %s, but one "

@@ -1083,4 +1083,7 @@ tiny_llama() { # FOLDER [TENSOR…]
     run -0 shard-ckpt convert --dtype f32 --to megatron:tp=2 types o
     shard-ckpt convert --dtype f32 --to hf types h
     run -0 shard-ckpt diff h o
+    tiny_llama ints $l.self_attn.k_proj.weight:shape=32x32,dtype=i32
+    run -2 shard-ckpt convert --dtype f32 --to megatron:tp=2 ints i
+    assert_output --partial 'are f32 and i32, but one tensor has one dtype'
 }
