@@ -51,6 +51,8 @@ struct plot {
     size_t n, cap;
     const char **category; /* bars: names of x in order of appearance */
     size_t categories, category_cap;
+    bool words;         /* x is a text in some line */
+    struct tu_buf keys; /* that lines have, as a message shows them */
 };
 
 /* A scalar as text: what --by and the bars are named by. */
@@ -109,6 +111,25 @@ static int add_point(struct points *s, double x, double y, struct tu_err *err)
     return 0;
 }
 
+/* Keys of a number, each once, for who asked for others. */
+static void note_keys(struct plot *p, const json_t *o)
+{
+    const char *key, *at;
+    json_t *value;
+    json_object_foreach((json_t *)(uintptr_t)o, key, value) {
+        size_t n = strlen(key);
+        for (at = p->keys.n ? p->keys.data : ""; at; at = strchr(at, ' ')) {
+            at += *at == ' ';
+            if (!strncmp(at, key, n) && (at[n] == ',' || !at[n]))
+                break;
+        }
+        if (at || !json_is_number(value) || p->keys.n > 160)
+            continue;
+        int rc = tu_buf_printf(&p->keys, NULL, "%s%.60s", p->keys.n ? ", " : "", key);
+        (void)rc; /* out of memory: a name less */
+    }
+}
+
 /* One object; lines without the keys (heads, ends) are passed over. */
 static int add_line(struct plot *p, const json_t *o, struct tu_err *err)
 {
@@ -118,6 +139,8 @@ static int add_line(struct plot *p, const json_t *o, struct tu_err *err)
     struct points *s;
     double at;
     bool bars = opt.kind == TU_CHART_BARS;
+    note_keys(p, o);
+    p->words |= json_is_string(x) && json_is_number(y);
     if (!x || !json_is_number(y) || (!bars && !json_is_number(x)))
         return 0;
     if (by && !(name = text_of(p, by, err)))
@@ -203,6 +226,15 @@ static int draw(struct tu_ctx *ctx, const struct plot *p, struct tu_err *err)
     return rc;
 }
 
+static int nothing(const struct plot *p, struct tu_err *err)
+{
+    if (p->words)
+        return tu_fail(err, TU_EFORMAT, "'%.60s' is a text: it names bars (-k bars)", opt.x);
+    return tu_fail(err, TU_EFORMAT,
+                   "no line has both '%.60s' and '%.60s' as numbers; there are: %s", opt.x, opt.y,
+                   p->keys.n ? p->keys.data : "none");
+}
+
 static int run(struct tu_ctx *ctx, int argc, char **argv)
 {
     struct plot p = {0};
@@ -213,7 +245,7 @@ static int run(struct tu_ctx *ctx, int argc, char **argv)
     for (int i = 0; i < (argc ? argc : 1) && !rc; i++)
         rc = read_lines(&p, argc ? argv[i] : "-", &err);
     if (!rc && !p.n)
-        rc = tu_fail(&err, TU_EFORMAT, "no line has both '%s' and '%s' as numbers", opt.x, opt.y);
+        rc = nothing(&p, &err);
     if (!rc)
         rc = draw(ctx, &p, &err);
     for (size_t i = 0; i < p.n; i++) {
@@ -222,6 +254,7 @@ static int run(struct tu_ctx *ctx, int argc, char **argv)
     }
     tu_free(p.series);
     tu_free(p.category);
+    tu_buf_release(&p.keys);
     tu_arena_free(p.arena);
     return rc ? tu_error(ctx, &err) : 0;
 }

@@ -132,8 +132,13 @@ static void nccl_head(struct tu_ctx *ctx, const struct bench_facts *f)
 static void nccl_row(struct tu_ctx *ctx, const struct bench_facts *f,
                      const struct tu_bench_row *r)
 {
+    static char of[TU_BENCH_NAME + 32]; /* what the rows above are of */
     const struct tu_collective_row *c = &tu_collective_rows[r->coll];
-    char a[32], b[32], d[32], root[16];
+    char a[32], b[32], d[32], root[16], name[sizeof of];
+    snprintf(name, sizeof name, "%s, %s", c->name, r->algorithm);
+    if (strcmp(of, name))
+        tu_print(ctx, "# %s\n", name);
+    memcpy(of, name, sizeof of);
     snprintf(root, sizeof root, "%d", c->rooted ? (int)f->root : -1);
     tu_print(ctx, "%12lli  %12lli  %8s  %6s  %6s", (long long)r->bytes,
              (long long)r->count, bench_nccl_type(r->dtype), c->reduces ? f->op : "none",

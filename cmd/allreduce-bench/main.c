@@ -17,10 +17,11 @@ static const char *algorithm_row(size_t i, const char **help)
 static const char *transport_row(size_t i, const char **help)
 {
     static char text[160];
-    const struct tu_transport *t = tu_transports[i], *loaded;
+    const struct tu_transport *t = tu_transports[i];
+    const struct tu_plugin *loaded;
     if (!t)
         return NULL;
-    bool there = !t->plugin || !tu_transport_find(&loaded, t->name, NULL);
+    bool there = !t->plugin || !tu_plugin_load(&loaded, t->plugin, NULL);
     snprintf(text, sizeof text, "%s%s", t->help, there ? "" : " (unavailable)");
     *help = text;
     return t->name;

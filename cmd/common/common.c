@@ -37,7 +37,7 @@ static const struct tu_opt block[] = {
      NULL, 0},
     {0, "device", NULL, "where to compute; default cpu", TU_OPT_DEVICE,
      &tu_ctx_only.device, NULL, 0},
-    {0, "list", "TABLE", "list what there is to choose from", TU_OPT_STRING,
+    {0, "list", "TABLE", "list the tables, or what there is to choose from in one", TU_OPT_STRING,
      &tu_common.list, NULL, TU_OPT_MAYBE},
     {0, "completion", NULL, "print a completion script", TU_OPT_CHOICE,
      &tu_common.completion, tu_shells, TU_OPT_HIDDEN},

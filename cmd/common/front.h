@@ -8,7 +8,7 @@
 /* help.c: these print through tu_print. */
 void tu_help(struct tu_ctx *ctx, tu_opt_tables tables);
 void tu_version(struct tu_ctx *ctx);
-/* table "" is the default one. Returns an exit status. */
+/* table "" and "tables": which there are. Returns an exit status. */
 int tu_list(struct tu_ctx *ctx, const char *table);
 void tu_dump_options(struct tu_ctx *ctx);
 /* Usage lines, for a terminal that waits on both sides. */

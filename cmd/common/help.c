@@ -140,7 +140,7 @@ static const struct tu_listing *find_listing(const struct tu_ctx *ctx, const cha
 {
     const struct tu_listing *l;
     for (size_t i = 0; (l = nth_listing(ctx, i)); i++)
-        if (!*name || !strcmp(l->name, name))
+        if (!strcmp(l->name, name))
             return l;
     return NULL;
 }
@@ -191,23 +191,18 @@ static void print_table(struct tu_ctx *ctx, const struct tu_listing *l)
     }
 }
 
-/* Without a table: the subcommands and, beside them, what a command calls "all". */
+/* Without a table: which there are. */
 int tu_list(struct tu_ctx *ctx, const char *table)
 {
-    const struct tu_cmd *const *subs = ctx->cmd->subs ? ctx->cmd->subs : NULL;
+    const struct tu_cmd *const *subs = ctx->top->subs;
     ctx->plain = true;
-    if (!strcmp(table, "subcommands"))
-        subs = ctx->top->subs;
-    if (subs && (!*table || !strcmp(table, "subcommands"))) {
+    if (!*table || !strcmp(table, "tables"))
+        return print_table_names(ctx);
+    if (subs && !strcmp(table, "subcommands")) {
         for (; *subs; subs++)
             tu_print(ctx, "%s\t%s\n", (*subs)->name, (*subs)->summary);
-        const struct tu_listing *beside = *table ? NULL : find_listing(ctx, "all");
-        if (beside)
-            print_table(ctx, beside);
         return 0;
     }
-    if (!strcmp(table, "tables"))
-        return print_table_names(ctx);
     const struct tu_listing *l = find_listing(ctx, table);
     l = l ? l : find_below(ctx, table);
     if (!l)

@@ -82,12 +82,22 @@ static int add_value(const struct tu_opt *o, const char *text, struct tu_err *er
     return rc;
 }
 
+/* The comma that ends the value, NULL: it is the last. What has '=' before any ':' is another key
+ * of a spec. */
+static char *end_of_value(const struct tu_opt *o, char *text)
+{
+    char *comma = strchr(text, ',');
+    while (comma && o->flags & TU_OPT_SPECS && comma[1 + strcspn(comma + 1, "=:,")] == '=')
+        comma = strchr(comma + 1, ',');
+    return comma;
+}
+
 /* Values between commas. Strings keep a pointer into argv, so the commas become ends. */
 static int add_values(const struct tu_opt *o, char *text, struct tu_err *err)
 {
     int rc = 0;
     while (!rc) {
-        char *comma = strchr(text, ',');
+        char *comma = end_of_value(o, text);
         if (comma)
             *comma = '\0';
         if (!*text)
@@ -119,7 +129,7 @@ static int set(struct walk *w, const struct tu_opt *o, char *value, bool negated
             *(int *)o->dest = 0;
         else
             *(const char **)o->dest = "";
-    } else if (o->flags & TU_OPT_LIST) {
+    } else if (o->flags & (TU_OPT_LIST | TU_OPT_SPECS)) {
         rc = add_values(o, value, w->err);
     } else if (o->flags & TU_OPT_EACH) {
         rc = add_value(o, value, w->err);

@@ -18,8 +18,8 @@ static struct {
 static const struct tu_opt options[] = {
     {0, "form", "TRACE", "form of the trace; default: by its looks", TU_OPT_STRING, &opt.form,
      NULL, 0},
-    {0, "policy", "POLICY[:KEY=VALUE,...]", "eviction; default: lru; repeatable",
-     TU_OPT_STRING, &opt.policies, NULL, TU_OPT_EACH},
+    {0, "policy", "POLICY[:KEY=VALUE,...]", "eviction, several with commas; default: lru",
+     TU_OPT_STRING, &opt.policies, NULL, TU_OPT_EACH | TU_OPT_SPECS},
     {'n', "blocks", "N,...", "sizes of the cache in blocks of the trace; default: unlimited",
      TU_OPT_STRING, &opt.blocks, NULL, TU_OPT_LIST},
     {'b', "block", "N", "tokens of a hashed block; default: the form's", TU_OPT_U64,

@@ -38,19 +38,9 @@ static const char *family_row(size_t i, const char **help)
     return tu_families[i].name;
 }
 
-/* Those of --to and --from, then those of --map. */
-static const char *both_row(size_t i, const char **help)
-{
-    size_t layouts = 0;
-    while (tu_layouts[layouts])
-        layouts++;
-    return i < layouts ? layout_row(i, help) : map_row(i - layouts, help);
-}
-
 static const struct tu_listing listings[] = {
     {"layouts", "parallel layouts", layout_row, layout_key},
     {"maps", "name maps", map_row, NULL},
-    {"all", "parallel layouts, then name maps", both_row, NULL},
     {"families", "model families", family_row, NULL},
     {0},
 };

@@ -42,7 +42,7 @@ complete -c quantize -n __fish_use_subcommand -l no-progress
 complete -c quantize -n __fish_use_subcommand -l color -a 'always auto never' -d 'use colours'
 complete -c quantize -n __fish_use_subcommand -l seed -x -d 'seed of all randomness; default 0'
 complete -c quantize -n __fish_use_subcommand -l device -x -a 'cpu cuda auto' -d 'where to compute; default cpu'
-complete -c quantize -n __fish_use_subcommand -l list -a ' (quantize  --list=tables 2>/dev/null | string replace -r "^[^/\t]*/" "")' -d 'list what there is to choose from'
+complete -c quantize -n __fish_use_subcommand -l list -a ' (quantize  --list=tables 2>/dev/null | string replace -r "^[^/\t]*/" "")' -d 'list the tables, or what there is to choose from in one'
 complete -c quantize -n '__fish_seen_subcommand_from encode' -l error -d 'decode again and report the error (--report FILE)'
 complete -c quantize -n '__fish_seen_subcommand_from encode' -l allow-requantize -d 'code again what is codes already'
 complete -c quantize -n '__fish_seen_subcommand_from encode' -l imatrix -r -F -d 'importance matrix of llama.cpp, either format'
@@ -77,7 +77,7 @@ complete -c quantize -n '__fish_seen_subcommand_from encode' -l no-progress
 complete -c quantize -n '__fish_seen_subcommand_from encode' -l color -a 'always auto never' -d 'use colours'
 complete -c quantize -n '__fish_seen_subcommand_from encode' -l seed -x -d 'seed of all randomness; default 0'
 complete -c quantize -n '__fish_seen_subcommand_from encode' -l device -x -a 'cpu cuda auto' -d 'where to compute; default cpu'
-complete -c quantize -n '__fish_seen_subcommand_from encode' -l list -a ' (quantize encode --list=tables 2>/dev/null | string replace -r "^[^/\t]*/" "")' -d 'list what there is to choose from'
+complete -c quantize -n '__fish_seen_subcommand_from encode' -l list -a ' (quantize encode --list=tables 2>/dev/null | string replace -r "^[^/\t]*/" "")' -d 'list the tables, or what there is to choose from in one'
 complete -c quantize -n '__fish_seen_subcommand_from decode' -s d -l dtype -x -a ' (quantize decode --list=dtypes 2>/dev/null | string replace -r "^[^/\t]*/" "")' -d 'of the result; default: what the tensor was, f32 where that is not known'
 complete -c quantize -n '__fish_seen_subcommand_from decode' -l names -x -a 'keep hf' -d 'of a GGUF file\'s tensors: as they are, or Hugging Face\'s'
 complete -c quantize -n '__fish_seen_subcommand_from decode' -l state -x -d 'what --method feedback or change remembers of the step before'
@@ -94,7 +94,7 @@ complete -c quantize -n '__fish_seen_subcommand_from decode' -l progress -a 'alw
 complete -c quantize -n '__fish_seen_subcommand_from decode' -l no-progress
 complete -c quantize -n '__fish_seen_subcommand_from decode' -l color -a 'always auto never' -d 'use colours'
 complete -c quantize -n '__fish_seen_subcommand_from decode' -l device -x -a 'cpu cuda auto' -d 'where to compute; default cpu'
-complete -c quantize -n '__fish_seen_subcommand_from decode' -l list -a ' (quantize decode --list=tables 2>/dev/null | string replace -r "^[^/\t]*/" "")' -d 'list what there is to choose from'
+complete -c quantize -n '__fish_seen_subcommand_from decode' -l list -a ' (quantize decode --list=tables 2>/dev/null | string replace -r "^[^/\t]*/" "")' -d 'list the tables, or what there is to choose from in one'
 complete -c quantize -n '__fish_seen_subcommand_from repack' -l to -x -a 'tns hf safetensors gguf' -d 'what -o is to be; default: by its name'
 complete -c quantize -n '__fish_seen_subcommand_from repack' -l max-shard-size -x -d 'hf, gguf: bytes of a file'
 complete -c quantize -n '__fish_seen_subcommand_from repack' -s t -l type -x -a 'keep (quantize repack --list=codecs 2>/dev/null | string replace -r "^[^/\t]*/" "") (quantize repack --list=mixtures 2>/dev/null | string replace -r "^[^/\t]*/" "") (quantize repack --list=dtypes 2>/dev/null | string replace -r "^[^/\t]*/" "")' -d 'what the weights become; default: q8_0'
@@ -112,7 +112,7 @@ complete -c quantize -n '__fish_seen_subcommand_from repack' -s v -l verbose -d 
 complete -c quantize -n '__fish_seen_subcommand_from repack' -l progress -a 'always auto never' -d 'show a progress bar'
 complete -c quantize -n '__fish_seen_subcommand_from repack' -l no-progress
 complete -c quantize -n '__fish_seen_subcommand_from repack' -l color -a 'always auto never' -d 'use colours'
-complete -c quantize -n '__fish_seen_subcommand_from repack' -l list -a ' (quantize repack --list=tables 2>/dev/null | string replace -r "^[^/\t]*/" "")' -d 'list what there is to choose from'
+complete -c quantize -n '__fish_seen_subcommand_from repack' -l list -a ' (quantize repack --list=tables 2>/dev/null | string replace -r "^[^/\t]*/" "")' -d 'list the tables, or what there is to choose from in one'
 complete -c quantize -n '__fish_seen_subcommand_from sparsify' -l keep -x -d 'N of every M consecutive weights; default: 2:4, all with --blocks'
 complete -c quantize -n '__fish_seen_subcommand_from sparsify' -l score -x -a 'magnitude wanda sparsegpt' -d 'what a weight counts: its size, with its inputs, SparseGPT\'s'
 complete -c quantize -n '__fish_seen_subcommand_from sparsify' -l axis -x -a 'rows columns' -d 'direction of the M: along rows, or along columns for the backward pass'
@@ -139,7 +139,7 @@ complete -c quantize -n '__fish_seen_subcommand_from sparsify' -l report -r -F -
 complete -c quantize -n '__fish_seen_subcommand_from sparsify' -l progress -a 'always auto never' -d 'show a progress bar'
 complete -c quantize -n '__fish_seen_subcommand_from sparsify' -l no-progress
 complete -c quantize -n '__fish_seen_subcommand_from sparsify' -l color -a 'always auto never' -d 'use colours'
-complete -c quantize -n '__fish_seen_subcommand_from sparsify' -l list -a ' (quantize sparsify --list=tables 2>/dev/null | string replace -r "^[^/\t]*/" "")' -d 'list what there is to choose from'
+complete -c quantize -n '__fish_seen_subcommand_from sparsify' -l list -a ' (quantize sparsify --list=tables 2>/dev/null | string replace -r "^[^/\t]*/" "")' -d 'list the tables, or what there is to choose from in one'
 complete -c quantize -n '__fish_seen_subcommand_from plan' -l imatrix -r -F -d 'importance matrix of llama.cpp, either format'
 complete -c quantize -n '__fish_seen_subcommand_from plan' -l calib -r -F -d 'inputs of the layers: X.input for X.weight'
 complete -c quantize -n '__fish_seen_subcommand_from plan' -l method -x -a ' (quantize plan --list=methods 2>/dev/null | string replace -r "^[^/\t]*/" "")' -d 'how inputs of layers or steps are used'
@@ -164,7 +164,7 @@ complete -c quantize -n '__fish_seen_subcommand_from plan' -l progress -a 'alway
 complete -c quantize -n '__fish_seen_subcommand_from plan' -l no-progress
 complete -c quantize -n '__fish_seen_subcommand_from plan' -l color -a 'always auto never' -d 'use colours'
 complete -c quantize -n '__fish_seen_subcommand_from plan' -l seed -x -d 'seed of all randomness; default 0'
-complete -c quantize -n '__fish_seen_subcommand_from plan' -l list -a ' (quantize plan --list=tables 2>/dev/null | string replace -r "^[^/\t]*/" "")' -d 'list what there is to choose from'
+complete -c quantize -n '__fish_seen_subcommand_from plan' -l list -a ' (quantize plan --list=tables 2>/dev/null | string replace -r "^[^/\t]*/" "")' -d 'list the tables, or what there is to choose from in one'
 complete -c quantize -n '__fish_seen_subcommand_from measure' -l logits -r -F -d 'the files are logits: KL divergence and more from those in BASE'
 complete -c quantize -n '__fish_seen_subcommand_from measure' -l tokens -r -F -d 'with --logits: the token after each row, for perplexity'
 complete -c quantize -n '__fish_seen_subcommand_from measure' -l imatrix -r -F -d 'importance matrix of llama.cpp, either format'
@@ -192,7 +192,7 @@ complete -c quantize -n '__fish_seen_subcommand_from measure' -l no-progress
 complete -c quantize -n '__fish_seen_subcommand_from measure' -l color -a 'always auto never' -d 'use colours'
 complete -c quantize -n '__fish_seen_subcommand_from measure' -l seed -x -d 'seed of all randomness; default 0'
 complete -c quantize -n '__fish_seen_subcommand_from measure' -l device -x -a 'cpu cuda auto' -d 'where to compute; default cpu'
-complete -c quantize -n '__fish_seen_subcommand_from measure' -l list -a ' (quantize measure --list=tables 2>/dev/null | string replace -r "^[^/\t]*/" "")' -d 'list what there is to choose from'
+complete -c quantize -n '__fish_seen_subcommand_from measure' -l list -a ' (quantize measure --list=tables 2>/dev/null | string replace -r "^[^/\t]*/" "")' -d 'list the tables, or what there is to choose from in one'
 complete -c quantize -n '__fish_seen_subcommand_from search' -l types -x -d 'types to choose from; default: q2_k,q3_k,q4_k,q5_k,q6_k,q8_0'
 complete -c quantize -n '__fish_seen_subcommand_from search' -l target-bpw -x -d 'bits per weight at most, of all tensors'
 complete -c quantize -n '__fish_seen_subcommand_from search' -l target-size -x -d 'bytes at most'
@@ -221,7 +221,7 @@ complete -c quantize -n '__fish_seen_subcommand_from search' -l progress -a 'alw
 complete -c quantize -n '__fish_seen_subcommand_from search' -l no-progress
 complete -c quantize -n '__fish_seen_subcommand_from search' -l color -a 'always auto never' -d 'use colours'
 complete -c quantize -n '__fish_seen_subcommand_from search' -l seed -x -d 'seed of all randomness; default 0'
-complete -c quantize -n '__fish_seen_subcommand_from search' -l list -a ' (quantize search --list=tables 2>/dev/null | string replace -r "^[^/\t]*/" "")' -d 'list what there is to choose from'
+complete -c quantize -n '__fish_seen_subcommand_from search' -l list -a ' (quantize search --list=tables 2>/dev/null | string replace -r "^[^/\t]*/" "")' -d 'list the tables, or what there is to choose from in one'
 complete -c quantize -n '__fish_seen_subcommand_from rotate' -l of -x -a 'hidden heads model rows' -d 'what is rotated: a model\'s hidden states, its heads\' values, both; or rows'
 complete -c quantize -n '__fish_seen_subcommand_from rotate' -l random -d 'random signs before the matrix (--seed)'
 complete -c quantize -n '__fish_seen_subcommand_from rotate' -l back -d 'undo a rotation of rows'
@@ -239,7 +239,7 @@ complete -c quantize -n '__fish_seen_subcommand_from rotate' -l progress -a 'alw
 complete -c quantize -n '__fish_seen_subcommand_from rotate' -l no-progress
 complete -c quantize -n '__fish_seen_subcommand_from rotate' -l color -a 'always auto never' -d 'use colours'
 complete -c quantize -n '__fish_seen_subcommand_from rotate' -l seed -x -d 'seed of all randomness; default 0'
-complete -c quantize -n '__fish_seen_subcommand_from rotate' -l list -a ' (quantize rotate --list=tables 2>/dev/null | string replace -r "^[^/\t]*/" "")' -d 'list what there is to choose from'
+complete -c quantize -n '__fish_seen_subcommand_from rotate' -l list -a ' (quantize rotate --list=tables 2>/dev/null | string replace -r "^[^/\t]*/" "")' -d 'list the tables, or what there is to choose from in one'
 complete -c quantize -n '__fish_seen_subcommand_from imatrix' -l form -x -a 'gguf legacy' -d 'llama.cpp\'s present format, or the older one'
 complete -c quantize -n '__fish_seen_subcommand_from imatrix' -s h -l help -d 'show this help'
 complete -c quantize -n '__fish_seen_subcommand_from imatrix' -s V -l version -d 'show the version and what was built in'
@@ -251,4 +251,4 @@ complete -c quantize -n '__fish_seen_subcommand_from imatrix' -s v -l verbose -d
 complete -c quantize -n '__fish_seen_subcommand_from imatrix' -l progress -a 'always auto never' -d 'show a progress bar'
 complete -c quantize -n '__fish_seen_subcommand_from imatrix' -l no-progress
 complete -c quantize -n '__fish_seen_subcommand_from imatrix' -l color -a 'always auto never' -d 'use colours'
-complete -c quantize -n '__fish_seen_subcommand_from imatrix' -l list -a ' (quantize imatrix --list=tables 2>/dev/null | string replace -r "^[^/\t]*/" "")' -d 'list what there is to choose from'
+complete -c quantize -n '__fish_seen_subcommand_from imatrix' -l list -a ' (quantize imatrix --list=tables 2>/dev/null | string replace -r "^[^/\t]*/" "")' -d 'list the tables, or what there is to choose from in one'

@@ -29,7 +29,7 @@ complete -c shard-ckpt -n __fish_use_subcommand -l no-progress
 complete -c shard-ckpt -n __fish_use_subcommand -l color -a 'always auto never' -d 'use colours'
 complete -c shard-ckpt -n __fish_use_subcommand -l seed -x -d 'seed of all randomness; default 0'
 complete -c shard-ckpt -n __fish_use_subcommand -l device -x -a 'cpu cuda auto' -d 'where to compute; default cpu'
-complete -c shard-ckpt -n __fish_use_subcommand -l list -a ' (shard-ckpt  --list=tables 2>/dev/null | string replace -r "^[^/\t]*/" "")' -d 'list what there is to choose from'
+complete -c shard-ckpt -n __fish_use_subcommand -l list -a ' (shard-ckpt  --list=tables 2>/dev/null | string replace -r "^[^/\t]*/" "")' -d 'list the tables, or what there is to choose from in one'
 complete -c shard-ckpt -n '__fish_seen_subcommand_from ls' -l files -d 'list the files instead of the tensors'
 complete -c shard-ckpt -n '__fish_seen_subcommand_from ls' -l pieces -d 'list the tensors as they lie in the files'
 complete -c shard-ckpt -n '__fish_seen_subcommand_from ls' -l from -x -a ' (shard-ckpt ls --list=layouts 2>/dev/null | string replace -r "^[^/\t]*/" "")' -d 'layout to read: NAME[:KEY=VALUE,...] (default: what is found)'
@@ -54,7 +54,7 @@ complete -c shard-ckpt -n '__fish_seen_subcommand_from ls' -l report -r -F -d 'w
 complete -c shard-ckpt -n '__fish_seen_subcommand_from ls' -l progress -a 'always auto never' -d 'show a progress bar'
 complete -c shard-ckpt -n '__fish_seen_subcommand_from ls' -l no-progress
 complete -c shard-ckpt -n '__fish_seen_subcommand_from ls' -l color -a 'always auto never' -d 'use colours'
-complete -c shard-ckpt -n '__fish_seen_subcommand_from ls' -l list -a ' (shard-ckpt ls --list=tables 2>/dev/null | string replace -r "^[^/\t]*/" "")' -d 'list what there is to choose from'
+complete -c shard-ckpt -n '__fish_seen_subcommand_from ls' -l list -a ' (shard-ckpt ls --list=tables 2>/dev/null | string replace -r "^[^/\t]*/" "")' -d 'list the tables, or what there is to choose from in one'
 complete -c shard-ckpt -n '__fish_seen_subcommand_from verify' -l from -x -a ' (shard-ckpt verify --list=layouts 2>/dev/null | string replace -r "^[^/\t]*/" "")' -d 'layout to read: NAME[:KEY=VALUE,...] (default: what is found)'
 complete -c shard-ckpt -n '__fish_seen_subcommand_from verify' -l include -x -d 'only tensors whose canonical name matches'
 complete -c shard-ckpt -n '__fish_seen_subcommand_from verify' -l exclude -x -d 'leave out tensors whose canonical name matches'
@@ -77,7 +77,7 @@ complete -c shard-ckpt -n '__fish_seen_subcommand_from verify' -l report -r -F -
 complete -c shard-ckpt -n '__fish_seen_subcommand_from verify' -l progress -a 'always auto never' -d 'show a progress bar'
 complete -c shard-ckpt -n '__fish_seen_subcommand_from verify' -l no-progress
 complete -c shard-ckpt -n '__fish_seen_subcommand_from verify' -l color -a 'always auto never' -d 'use colours'
-complete -c shard-ckpt -n '__fish_seen_subcommand_from verify' -l list -a ' (shard-ckpt verify --list=tables 2>/dev/null | string replace -r "^[^/\t]*/" "")' -d 'list what there is to choose from'
+complete -c shard-ckpt -n '__fish_seen_subcommand_from verify' -l list -a ' (shard-ckpt verify --list=tables 2>/dev/null | string replace -r "^[^/\t]*/" "")' -d 'list the tables, or what there is to choose from in one'
 complete -c shard-ckpt -n '__fish_seen_subcommand_from digest' -l sha256 -d 'SHA-256 beside the CRC-32'
 complete -c shard-ckpt -n '__fish_seen_subcommand_from digest' -l from -x -a ' (shard-ckpt digest --list=layouts 2>/dev/null | string replace -r "^[^/\t]*/" "")' -d 'layout to read: NAME[:KEY=VALUE,...] (default: what is found)'
 complete -c shard-ckpt -n '__fish_seen_subcommand_from digest' -l include -x -d 'only tensors whose canonical name matches'
@@ -101,7 +101,7 @@ complete -c shard-ckpt -n '__fish_seen_subcommand_from digest' -l report -r -F -
 complete -c shard-ckpt -n '__fish_seen_subcommand_from digest' -l progress -a 'always auto never' -d 'show a progress bar'
 complete -c shard-ckpt -n '__fish_seen_subcommand_from digest' -l no-progress
 complete -c shard-ckpt -n '__fish_seen_subcommand_from digest' -l color -a 'always auto never' -d 'use colours'
-complete -c shard-ckpt -n '__fish_seen_subcommand_from digest' -l list -a ' (shard-ckpt digest --list=tables 2>/dev/null | string replace -r "^[^/\t]*/" "")' -d 'list what there is to choose from'
+complete -c shard-ckpt -n '__fish_seen_subcommand_from digest' -l list -a ' (shard-ckpt digest --list=tables 2>/dev/null | string replace -r "^[^/\t]*/" "")' -d 'list the tables, or what there is to choose from in one'
 complete -c shard-ckpt -n '__fish_seen_subcommand_from diff' -l from-b -x -a ' (shard-ckpt diff --list=layouts 2>/dev/null | string replace -r "^[^/\t]*/" "")' -d 'layout of the second checkpoint (default: what is found)'
 complete -c shard-ckpt -n '__fish_seen_subcommand_from diff' -l from -x -a ' (shard-ckpt diff --list=layouts 2>/dev/null | string replace -r "^[^/\t]*/" "")' -d 'layout to read: NAME[:KEY=VALUE,...] (default: what is found)'
 complete -c shard-ckpt -n '__fish_seen_subcommand_from diff' -l include -x -d 'only tensors whose canonical name matches'
@@ -125,7 +125,7 @@ complete -c shard-ckpt -n '__fish_seen_subcommand_from diff' -l report -r -F -d 
 complete -c shard-ckpt -n '__fish_seen_subcommand_from diff' -l progress -a 'always auto never' -d 'show a progress bar'
 complete -c shard-ckpt -n '__fish_seen_subcommand_from diff' -l no-progress
 complete -c shard-ckpt -n '__fish_seen_subcommand_from diff' -l color -a 'always auto never' -d 'use colours'
-complete -c shard-ckpt -n '__fish_seen_subcommand_from diff' -l list -a ' (shard-ckpt diff --list=tables 2>/dev/null | string replace -r "^[^/\t]*/" "")' -d 'list what there is to choose from'
+complete -c shard-ckpt -n '__fish_seen_subcommand_from diff' -l list -a ' (shard-ckpt diff --list=tables 2>/dev/null | string replace -r "^[^/\t]*/" "")' -d 'list the tables, or what there is to choose from in one'
 complete -c shard-ckpt -n '__fish_seen_subcommand_from plan' -s t -l to -x -a ' (shard-ckpt plan --list=layouts 2>/dev/null | string replace -r "^[^/\t]*/" "")' -d 'layout to write: NAME[:KEY=VALUE,...] (see --list=layouts)'
 complete -c shard-ckpt -n '__fish_seen_subcommand_from plan' -l dtype -x -a ' (shard-ckpt plan --list=dtypes 2>/dev/null | string replace -r "^[^/\t]*/" "")' -d 'cast floating-point tensors'
 complete -c shard-ckpt -n '__fish_seen_subcommand_from plan' -l overflow -x -a 'auto error saturate special' -d 'values beyond that dtype (auto: Inf, an error without)'
@@ -156,7 +156,7 @@ complete -c shard-ckpt -n '__fish_seen_subcommand_from plan' -l report -r -F -d 
 complete -c shard-ckpt -n '__fish_seen_subcommand_from plan' -l progress -a 'always auto never' -d 'show a progress bar'
 complete -c shard-ckpt -n '__fish_seen_subcommand_from plan' -l no-progress
 complete -c shard-ckpt -n '__fish_seen_subcommand_from plan' -l color -a 'always auto never' -d 'use colours'
-complete -c shard-ckpt -n '__fish_seen_subcommand_from plan' -l list -a ' (shard-ckpt plan --list=tables 2>/dev/null | string replace -r "^[^/\t]*/" "")' -d 'list what there is to choose from'
+complete -c shard-ckpt -n '__fish_seen_subcommand_from plan' -l list -a ' (shard-ckpt plan --list=tables 2>/dev/null | string replace -r "^[^/\t]*/" "")' -d 'list the tables, or what there is to choose from in one'
 complete -c shard-ckpt -n '__fish_seen_subcommand_from convert' -s t -l to -x -a ' (shard-ckpt convert --list=layouts 2>/dev/null | string replace -r "^[^/\t]*/" "")' -d 'layout to write: NAME[:KEY=VALUE,...] (see --list=layouts)'
 complete -c shard-ckpt -n '__fish_seen_subcommand_from convert' -l dtype -x -a ' (shard-ckpt convert --list=dtypes 2>/dev/null | string replace -r "^[^/\t]*/" "")' -d 'cast floating-point tensors'
 complete -c shard-ckpt -n '__fish_seen_subcommand_from convert' -l overflow -x -a 'auto error saturate special' -d 'values beyond that dtype (auto: Inf, an error without)'
@@ -189,7 +189,7 @@ complete -c shard-ckpt -n '__fish_seen_subcommand_from convert' -l report -r -F 
 complete -c shard-ckpt -n '__fish_seen_subcommand_from convert' -l progress -a 'always auto never' -d 'show a progress bar'
 complete -c shard-ckpt -n '__fish_seen_subcommand_from convert' -l no-progress
 complete -c shard-ckpt -n '__fish_seen_subcommand_from convert' -l color -a 'always auto never' -d 'use colours'
-complete -c shard-ckpt -n '__fish_seen_subcommand_from convert' -l list -a ' (shard-ckpt convert --list=tables 2>/dev/null | string replace -r "^[^/\t]*/" "")' -d 'list what there is to choose from'
+complete -c shard-ckpt -n '__fish_seen_subcommand_from convert' -l list -a ' (shard-ckpt convert --list=tables 2>/dev/null | string replace -r "^[^/\t]*/" "")' -d 'list the tables, or what there is to choose from in one'
 complete -c shard-ckpt -n '__fish_seen_subcommand_from cat' -l to -x -a 'canonical gguf' -d 'names, order and META: canonical, or as llama.cpp loads them after tns-export'
 complete -c shard-ckpt -n '__fish_seen_subcommand_from cat' -l from -x -a ' (shard-ckpt cat --list=layouts 2>/dev/null | string replace -r "^[^/\t]*/" "")' -d 'layout to read: NAME[:KEY=VALUE,...] (default: what is found)'
 complete -c shard-ckpt -n '__fish_seen_subcommand_from cat' -l include -x -d 'only tensors whose canonical name matches'
@@ -214,7 +214,7 @@ complete -c shard-ckpt -n '__fish_seen_subcommand_from cat' -l report -r -F -d '
 complete -c shard-ckpt -n '__fish_seen_subcommand_from cat' -l progress -a 'always auto never' -d 'show a progress bar'
 complete -c shard-ckpt -n '__fish_seen_subcommand_from cat' -l no-progress
 complete -c shard-ckpt -n '__fish_seen_subcommand_from cat' -l color -a 'always auto never' -d 'use colours'
-complete -c shard-ckpt -n '__fish_seen_subcommand_from cat' -l list -a ' (shard-ckpt cat --list=tables 2>/dev/null | string replace -r "^[^/\t]*/" "")' -d 'list what there is to choose from'
+complete -c shard-ckpt -n '__fish_seen_subcommand_from cat' -l list -a ' (shard-ckpt cat --list=tables 2>/dev/null | string replace -r "^[^/\t]*/" "")' -d 'list the tables, or what there is to choose from in one'
 complete -c shard-ckpt -n '__fish_seen_subcommand_from save' -s t -l to -x -a ' (shard-ckpt save --list=layouts 2>/dev/null | string replace -r "^[^/\t]*/" "")' -d 'layout to write: NAME[:KEY=VALUE,...] (see --list=layouts)'
 complete -c shard-ckpt -n '__fish_seen_subcommand_from save' -l dtype -x -a ' (shard-ckpt save --list=dtypes 2>/dev/null | string replace -r "^[^/\t]*/" "")' -d 'cast floating-point tensors'
 complete -c shard-ckpt -n '__fish_seen_subcommand_from save' -l overflow -x -a 'auto error saturate special' -d 'values beyond that dtype (auto: Inf, an error without)'
@@ -245,7 +245,7 @@ complete -c shard-ckpt -n '__fish_seen_subcommand_from save' -l report -r -F -d 
 complete -c shard-ckpt -n '__fish_seen_subcommand_from save' -l progress -a 'always auto never' -d 'show a progress bar'
 complete -c shard-ckpt -n '__fish_seen_subcommand_from save' -l no-progress
 complete -c shard-ckpt -n '__fish_seen_subcommand_from save' -l color -a 'always auto never' -d 'use colours'
-complete -c shard-ckpt -n '__fish_seen_subcommand_from save' -l list -a ' (shard-ckpt save --list=tables 2>/dev/null | string replace -r "^[^/\t]*/" "")' -d 'list what there is to choose from'
+complete -c shard-ckpt -n '__fish_seen_subcommand_from save' -l list -a ' (shard-ckpt save --list=tables 2>/dev/null | string replace -r "^[^/\t]*/" "")' -d 'list the tables, or what there is to choose from in one'
 complete -c shard-ckpt -n '__fish_seen_subcommand_from inspect' -l why -d 'read the tensors too: checksums, replicas, weights against their master copies'
 complete -c shard-ckpt -n '__fish_seen_subcommand_from inspect' -l from -x -a ' (shard-ckpt inspect --list=layouts 2>/dev/null | string replace -r "^[^/\t]*/" "")' -d 'layout to read: NAME[:KEY=VALUE,...] (default: what is found)'
 complete -c shard-ckpt -n '__fish_seen_subcommand_from inspect' -l include -x -d 'only tensors whose canonical name matches'
@@ -269,7 +269,7 @@ complete -c shard-ckpt -n '__fish_seen_subcommand_from inspect' -l report -r -F 
 complete -c shard-ckpt -n '__fish_seen_subcommand_from inspect' -l progress -a 'always auto never' -d 'show a progress bar'
 complete -c shard-ckpt -n '__fish_seen_subcommand_from inspect' -l no-progress
 complete -c shard-ckpt -n '__fish_seen_subcommand_from inspect' -l color -a 'always auto never' -d 'use colours'
-complete -c shard-ckpt -n '__fish_seen_subcommand_from inspect' -l list -a ' (shard-ckpt inspect --list=tables 2>/dev/null | string replace -r "^[^/\t]*/" "")' -d 'list what there is to choose from'
+complete -c shard-ckpt -n '__fish_seen_subcommand_from inspect' -l list -a ' (shard-ckpt inspect --list=tables 2>/dev/null | string replace -r "^[^/\t]*/" "")' -d 'list the tables, or what there is to choose from in one'
 complete -c shard-ckpt -n '__fish_seen_subcommand_from prune' -s t -l to -x -a ' (shard-ckpt prune --list=layouts 2>/dev/null | string replace -r "^[^/\t]*/" "")' -d 'layout to write: NAME[:KEY=VALUE,...] (see --list=layouts)'
 complete -c shard-ckpt -n '__fish_seen_subcommand_from prune' -l dtype -x -a ' (shard-ckpt prune --list=dtypes 2>/dev/null | string replace -r "^[^/\t]*/" "")' -d 'cast floating-point tensors'
 complete -c shard-ckpt -n '__fish_seen_subcommand_from prune' -l overflow -x -a 'auto error saturate special' -d 'values beyond that dtype (auto: Inf, an error without)'
@@ -300,7 +300,7 @@ complete -c shard-ckpt -n '__fish_seen_subcommand_from prune' -l report -r -F -d
 complete -c shard-ckpt -n '__fish_seen_subcommand_from prune' -l progress -a 'always auto never' -d 'show a progress bar'
 complete -c shard-ckpt -n '__fish_seen_subcommand_from prune' -l no-progress
 complete -c shard-ckpt -n '__fish_seen_subcommand_from prune' -l color -a 'always auto never' -d 'use colours'
-complete -c shard-ckpt -n '__fish_seen_subcommand_from prune' -l list -a ' (shard-ckpt prune --list=tables 2>/dev/null | string replace -r "^[^/\t]*/" "")' -d 'list what there is to choose from'
+complete -c shard-ckpt -n '__fish_seen_subcommand_from prune' -l list -a ' (shard-ckpt prune --list=tables 2>/dev/null | string replace -r "^[^/\t]*/" "")' -d 'list the tables, or what there is to choose from in one'
 complete -c shard-ckpt -n '__fish_seen_subcommand_from average' -s t -l to -x -a ' (shard-ckpt average --list=layouts 2>/dev/null | string replace -r "^[^/\t]*/" "")' -d 'layout to write: NAME[:KEY=VALUE,...] (see --list=layouts)'
 complete -c shard-ckpt -n '__fish_seen_subcommand_from average' -l dtype -x -a ' (shard-ckpt average --list=dtypes 2>/dev/null | string replace -r "^[^/\t]*/" "")' -d 'cast floating-point tensors'
 complete -c shard-ckpt -n '__fish_seen_subcommand_from average' -l overflow -x -a 'auto error saturate special' -d 'values beyond that dtype (auto: Inf, an error without)'
@@ -333,7 +333,7 @@ complete -c shard-ckpt -n '__fish_seen_subcommand_from average' -l report -r -F 
 complete -c shard-ckpt -n '__fish_seen_subcommand_from average' -l progress -a 'always auto never' -d 'show a progress bar'
 complete -c shard-ckpt -n '__fish_seen_subcommand_from average' -l no-progress
 complete -c shard-ckpt -n '__fish_seen_subcommand_from average' -l color -a 'always auto never' -d 'use colours'
-complete -c shard-ckpt -n '__fish_seen_subcommand_from average' -l list -a ' (shard-ckpt average --list=tables 2>/dev/null | string replace -r "^[^/\t]*/" "")' -d 'list what there is to choose from'
+complete -c shard-ckpt -n '__fish_seen_subcommand_from average' -l list -a ' (shard-ckpt average --list=tables 2>/dev/null | string replace -r "^[^/\t]*/" "")' -d 'list the tables, or what there is to choose from in one'
 complete -c shard-ckpt -n '__fish_seen_subcommand_from rename' -s t -l to -x -a ' (shard-ckpt rename --list=layouts 2>/dev/null | string replace -r "^[^/\t]*/" "")' -d 'layout to write: NAME[:KEY=VALUE,...] (see --list=layouts)'
 complete -c shard-ckpt -n '__fish_seen_subcommand_from rename' -l dtype -x -a ' (shard-ckpt rename --list=dtypes 2>/dev/null | string replace -r "^[^/\t]*/" "")' -d 'cast floating-point tensors'
 complete -c shard-ckpt -n '__fish_seen_subcommand_from rename' -l overflow -x -a 'auto error saturate special' -d 'values beyond that dtype (auto: Inf, an error without)'
@@ -364,7 +364,7 @@ complete -c shard-ckpt -n '__fish_seen_subcommand_from rename' -l report -r -F -
 complete -c shard-ckpt -n '__fish_seen_subcommand_from rename' -l progress -a 'always auto never' -d 'show a progress bar'
 complete -c shard-ckpt -n '__fish_seen_subcommand_from rename' -l no-progress
 complete -c shard-ckpt -n '__fish_seen_subcommand_from rename' -l color -a 'always auto never' -d 'use colours'
-complete -c shard-ckpt -n '__fish_seen_subcommand_from rename' -l list -a ' (shard-ckpt rename --list=tables 2>/dev/null | string replace -r "^[^/\t]*/" "")' -d 'list what there is to choose from'
+complete -c shard-ckpt -n '__fish_seen_subcommand_from rename' -l list -a ' (shard-ckpt rename --list=tables 2>/dev/null | string replace -r "^[^/\t]*/" "")' -d 'list the tables, or what there is to choose from in one'
 complete -c shard-ckpt -n '__fish_seen_subcommand_from load-order' -l window -x -d 'layers that are in memory at a time'
 complete -c shard-ckpt -n '__fish_seen_subcommand_from load-order' -l from -x -a ' (shard-ckpt load-order --list=layouts 2>/dev/null | string replace -r "^[^/\t]*/" "")' -d 'layout to read: NAME[:KEY=VALUE,...] (default: what is found)'
 complete -c shard-ckpt -n '__fish_seen_subcommand_from load-order' -l include -x -d 'only tensors whose canonical name matches'
@@ -388,7 +388,7 @@ complete -c shard-ckpt -n '__fish_seen_subcommand_from load-order' -l report -r 
 complete -c shard-ckpt -n '__fish_seen_subcommand_from load-order' -l progress -a 'always auto never' -d 'show a progress bar'
 complete -c shard-ckpt -n '__fish_seen_subcommand_from load-order' -l no-progress
 complete -c shard-ckpt -n '__fish_seen_subcommand_from load-order' -l color -a 'always auto never' -d 'use colours'
-complete -c shard-ckpt -n '__fish_seen_subcommand_from load-order' -l list -a ' (shard-ckpt load-order --list=tables 2>/dev/null | string replace -r "^[^/\t]*/" "")' -d 'list what there is to choose from'
+complete -c shard-ckpt -n '__fish_seen_subcommand_from load-order' -l list -a ' (shard-ckpt load-order --list=tables 2>/dev/null | string replace -r "^[^/\t]*/" "")' -d 'list the tables, or what there is to choose from in one'
 complete -c shard-ckpt -n '__fish_seen_subcommand_from layout' -f
 complete -c shard-ckpt -n '__fish_seen_subcommand_from layout' -s h -l help -d 'show this help'
 complete -c shard-ckpt -n '__fish_seen_subcommand_from layout' -s V -l version -d 'show the version and what was built in'
@@ -402,4 +402,4 @@ complete -c shard-ckpt -n '__fish_seen_subcommand_from layout' -l report -r -F -
 complete -c shard-ckpt -n '__fish_seen_subcommand_from layout' -l progress -a 'always auto never' -d 'show a progress bar'
 complete -c shard-ckpt -n '__fish_seen_subcommand_from layout' -l no-progress
 complete -c shard-ckpt -n '__fish_seen_subcommand_from layout' -l color -a 'always auto never' -d 'use colours'
-complete -c shard-ckpt -n '__fish_seen_subcommand_from layout' -l list -a ' (shard-ckpt layout --list=tables 2>/dev/null | string replace -r "^[^/\t]*/" "")' -d 'list what there is to choose from'
+complete -c shard-ckpt -n '__fish_seen_subcommand_from layout' -l list -a ' (shard-ckpt layout --list=tables 2>/dev/null | string replace -r "^[^/\t]*/" "")' -d 'list the tables, or what there is to choose from in one'

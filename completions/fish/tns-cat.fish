@@ -24,4 +24,4 @@ complete -c tns-cat -s v -l verbose -d 'more messages; repeatable'
 complete -c tns-cat -l progress -a 'always auto never' -d 'show a progress bar'
 complete -c tns-cat -l no-progress
 complete -c tns-cat -l color -a 'always auto never' -d 'use colours'
-complete -c tns-cat -l list -a ' (tns-cat  --list=tables 2>/dev/null | string replace -r "^[^/\t]*/" "")' -d 'list what there is to choose from'
+complete -c tns-cat -l list -a ' (tns-cat  --list=tables 2>/dev/null | string replace -r "^[^/\t]*/" "")' -d 'list the tables, or what there is to choose from in one'

@@ -17,4 +17,4 @@ complete -c tns-diff -l report -r -F -d 'write the JSON report to FILE'
 complete -c tns-diff -l progress -a 'always auto never' -d 'show a progress bar'
 complete -c tns-diff -l no-progress
 complete -c tns-diff -l color -a 'always auto never' -d 'use colours'
-complete -c tns-diff -l list -a ' (tns-diff  --list=tables 2>/dev/null | string replace -r "^[^/\t]*/" "")' -d 'list what there is to choose from'
+complete -c tns-diff -l list -a ' (tns-diff  --list=tables 2>/dev/null | string replace -r "^[^/\t]*/" "")' -d 'list the tables, or what there is to choose from in one'

@@ -15,4 +15,4 @@ complete -c tns-export -s v -l verbose -d 'more messages; repeatable'
 complete -c tns-export -l progress -a 'always auto never' -d 'show a progress bar'
 complete -c tns-export -l no-progress
 complete -c tns-export -l color -a 'always auto never' -d 'use colours'
-complete -c tns-export -l list -a ' (tns-export  --list=tables 2>/dev/null | string replace -r "^[^/\t]*/" "")' -d 'list what there is to choose from'
+complete -c tns-export -l list -a ' (tns-export  --list=tables 2>/dev/null | string replace -r "^[^/\t]*/" "")' -d 'list the tables, or what there is to choose from in one'

@@ -23,4 +23,4 @@ complete -c tns-gen -l progress -a 'always auto never' -d 'show a progress bar'
 complete -c tns-gen -l no-progress
 complete -c tns-gen -l color -a 'always auto never' -d 'use colours'
 complete -c tns-gen -l seed -x -d 'seed of all randomness; default 0'
-complete -c tns-gen -l list -a ' (tns-gen  --list=tables 2>/dev/null | string replace -r "^[^/\t]*/" "")' -d 'list what there is to choose from'
+complete -c tns-gen -l list -a ' (tns-gen  --list=tables 2>/dev/null | string replace -r "^[^/\t]*/" "")' -d 'list the tables, or what there is to choose from in one'

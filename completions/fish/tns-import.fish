@@ -19,4 +19,4 @@ complete -c tns-import -l report -r -F -d 'write the JSON report to FILE'
 complete -c tns-import -l progress -a 'always auto never' -d 'show a progress bar'
 complete -c tns-import -l no-progress
 complete -c tns-import -l color -a 'always auto never' -d 'use colours'
-complete -c tns-import -l list -a ' (tns-import  --list=tables 2>/dev/null | string replace -r "^[^/\t]*/" "")' -d 'list what there is to choose from'
+complete -c tns-import -l list -a ' (tns-import  --list=tables 2>/dev/null | string replace -r "^[^/\t]*/" "")' -d 'list the tables, or what there is to choose from in one'

@@ -20,4 +20,4 @@ complete -c tns-ls -l report -r -F -d 'write the JSON report to FILE'
 complete -c tns-ls -l progress -a 'always auto never' -d 'show a progress bar'
 complete -c tns-ls -l no-progress
 complete -c tns-ls -l color -a 'always auto never' -d 'use colours'
-complete -c tns-ls -l list -a ' (tns-ls  --list=tables 2>/dev/null | string replace -r "^[^/\t]*/" "")' -d 'list what there is to choose from'
+complete -c tns-ls -l list -a ' (tns-ls  --list=tables 2>/dev/null | string replace -r "^[^/\t]*/" "")' -d 'list the tables, or what there is to choose from in one'

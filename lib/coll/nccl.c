@@ -347,5 +347,6 @@ const struct tu_transport tui_transport_nccl = {
     .name = "nccl",
     .help = "NCCL between GPUs, a rank each; 'auto' is NCCL's own collective",
     .key = no_keys,
+    .plugin = "cuda",
     .ops = &ops,
 };

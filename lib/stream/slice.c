@@ -26,6 +26,8 @@ static int parse_part(const char *s, size_t n, struct tu_cut *cut, struct tu_err
     if (!colon)
         return parse_bound(s, n, &cut->begin, err);
     const size_t left = (size_t)(colon - s), right = n - left - 1;
+    if (memchr(colon + 1, ':', right))
+        return tu_fail(err, TU_EUSAGE, "'%.*s': slices have no steps", (int)tu_min(n, 60), s);
     cut->has_begin = left > 0;
     cut->has_end = right > 0;
     if (left)

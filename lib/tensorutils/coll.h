@@ -133,7 +133,7 @@ struct tu_transport_ops;
 struct tu_transport {
     const char *name, *help;
     const char *const *key; /* keys of its spec */
-    const char *plugin;     /* needs this plug-in, or NULL */
+    const char *plugin;     /* needs this plug-in, which has the ops if the row has none */
     bool shared;            /* ranks can see each other's memory */
     const struct tu_transport_ops *ops;
 };

@@ -109,6 +109,18 @@ END
     grep -qE '^4096 +[0-9.]+ .* Pass$' <<<"$output"
 }
 
+@test "several algorithms with commas, each named above its rows of --format nccl" {
+    run -0 small -n 4 --algo ring,hier:levels=2+2,tree -b 4K -e 4K --format nccl
+    assert_line '# allreduce, ring'
+    assert_line --partial '# allreduce, hier'
+    assert_line '# allreduce, tree'
+    run -2 small -n 4 --algo ring,tre
+    assert_output --partial "'tre': no such name"
+    run -0 allreduce-bench --list=transports
+    assert_line --regexp $'^shm\t[^(]*$'
+    allreduce-bench --version | grep -q 'plug-ins:.*cuda' || assert_line --regexp $'^nccl\t.*\(unavailable\)$'
+}
+
 @test "run --format nccl-json: one object, also after a failure" {
     command -v python3 >/dev/null || skip 'no python3'
     run -0 --separate-stderr small -n 3 -b 1K --coll allreduce,broadcast --format nccl-json

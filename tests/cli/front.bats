@@ -207,6 +207,15 @@ prepare() {
     assert_output --partial "'F32': unknown dtype; did you mean 'f32'?"
 }
 
+@test "--list alone names the tables of every command" {
+    local command
+    for command in shard-ckpt quantize fa-run kv-pack pipe-sched allreduce-bench tns-gen tns-cat; do
+        $command --list | cmp - <($command --list=tables)
+    done
+    shard-ckpt --list | grep -P '^subcommands\t'
+    tns-gen --list | grep -P '^dists\t'
+}
+
 @test "keys of NAME:KEY=VALUE: listed, and named where one is wrong" {
     shard-ckpt --list=layouts | grep -P '^megatron\t.*; keys: tp, pp, vpp,'
     pipe-sched --list=schedules | grep -P '^interleaved-1f1b\t.*; keys: group'

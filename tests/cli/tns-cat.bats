@@ -35,6 +35,11 @@ numbers() { tns-cat -s "$2" "$1" | tail -c +129 | head -c "$3" | od -An -v -td4 
     run -2 tns-cat -r 'nothing' x.tns
 }
 
+@test "slices have no steps, and say so" {
+    run -2 tns-cat --slice 'a=:,0:4:2' x.tns
+    assert_output --partial "slice ':,0:4:2': '0:4:2': slices have no steps"
+}
+
 @test "slices are Python's" {
     tns-cat --slice 'a=1:3,-2:' x.tns >o.tns
     assert_equal "$(numbers o.tns a 16)" '10 11 16 17'
@@ -227,7 +232,7 @@ numbers() { tns-cat -s "$2" "$1" | tail -c +129 | head -c "$3" | od -An -v -td4 
     quantize -t float16 w.tns | cmp - <(quantize -t f16 w.tns)
     quantize -t q8_0 -r 'w=torch.bfloat16' w.tns | cmp - <(quantize -t q8_0 -r w=bf16 w.tns)
     run -2 tns-cat -d float17 x.tns
-    assert_output --partial "unknown dtype 'float17'"
+    assert_output --partial "'float17': unknown dtype"
 }
 
 @test "patterns that match nothing in the whole input are named, those that exclude are not" {

@@ -22,7 +22,11 @@ lines() { printf '{"schema":"x"}\n{"n":1,"s":2,"who":"a"}\n{"n":2,"s":4,"who":"a
 
 @test "no point is an error, and so is a line that is not JSON" {
     run -3 tns-plot -x no -y s <<<'{"n":1,"s":2}'
-    assert_output --partial "no line has both 'no' and 's'"
+    assert_output --partial "no line has both 'no' and 's' as numbers; there are: n, s"
+    run -3 bash -c "$(declare -f lines); lines | tns-plot -x n -y bytes"
+    assert_output --partial 'there are: n, s'
+    run -3 bash -c "$(declare -f lines); lines | tns-plot -x who -y s"
+    assert_output --partial "'who' is a text: it names bars (-k bars)"
     run -3 tns-plot -x n -y s <<<'nonsense'
     assert_output --partial 'line 1'
     run -2 tns-plot -x n <<<'{}'

@@ -17,7 +17,7 @@ static struct {
     struct tu_pattern *regex;
     uint32_t dtype;
     struct tu_shape shape;
-    struct tu_list numbers, words, specs;
+    struct tu_list numbers, words, specs, names;
 } v;
 
 static const char *const colours[] = {"red", "green", "blue", NULL};
@@ -45,6 +45,7 @@ static const struct tu_opt table[] = {
     {0, "device", NULL, "", TU_OPT_DEVICE, &v.device, NULL, 0},
     {0, "numbers", NULL, "", TU_OPT_U64, &v.numbers, NULL, TU_OPT_LIST},
     {0, "words", NULL, "", TU_OPT_STRING, &v.words, NULL, TU_OPT_LIST},
+    {0, "names", NULL, "", TU_OPT_STRING, &v.names, NULL, TU_OPT_EACH | TU_OPT_SPECS},
     {0, "specs", NULL, "", TU_OPT_SPEC, &v.specs, NULL, TU_OPT_EACH},
     {0},
 };
@@ -128,6 +129,10 @@ static void test_types(void)
     eq_u64(v.specs.n, 2, "specs are one each");
     eq_str(tu_spec_get(&TU_LIST(&v.specs, struct tu_spec)[0], "l"), "2",
            "commas inside a spec stay");
+    eq_int(parse("--names a,hier:levels=2+3,fan=4,b:x=1 --names c"), 0, "names with keys");
+    eq_u64(v.names.n, 4, "commas separate names, not keys");
+    eq_str(TU_LIST(&v.names, const char *)[1], "hier:levels=2+3,fan=4", "a name with its keys");
+    eq_str(TU_LIST(&v.names, const char *)[2], "b:x=1", "the next one");
 }
 
 static void test_refusals(void)
