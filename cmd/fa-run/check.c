@@ -106,21 +106,6 @@ out:
     return code;
 }
 
-/* Results that were written by another program. */
-static int read_file(const char *path, const struct tu_mixer *row, struct fa_segment *s,
-                     struct tu_err *err)
-{
-    struct tu_in *in;
-    struct tu_reader *r;
-    bool got;
-    int code = tu_in_open(&in, path, err);
-    if (code || (code = tu_reader_new(&r, in, 0, NULL, err)))
-        return code;
-    code = fa_segment_read(s, r, row, &got, err);
-    tu_reader_free(r);
-    return code;
-}
-
 /* A row that also takes results in, so that segments of them can be read. */
 static const char *const results[] = {
     "o", "lse", "dq", "dk", "dv", "dsink", "dbias", "dslopes", "y", "state_out", NULL};
@@ -213,20 +198,6 @@ static int compare_one(struct tu_ctx *ctx, const struct tu_operand *got,
     return code;
 }
 
-static int dump(struct tu_ctx *ctx, const struct fa_segment *s, struct tu_err *err)
-{
-    struct tu_out *out;
-    struct tu_writer *w;
-    int code = tu_out_open(&out, opt.dump, tu_ctx_alone(ctx), err);
-    if (code || (code = tu_writer_new(&w, out, err)))
-        return code;
-    if ((code = fa_write(w, s->op, s->n, err)) || (code = tu_writer_end(w, false, err))) {
-        tu_writer_abort(w);
-        return code;
-    }
-    return tu_writer_close(w, false, err);
-}
-
 struct work {
     struct tu_ctx *ctx;
     const struct tu_mixer *row;
@@ -290,13 +261,13 @@ static int check_segment(void *arg, struct fa_segment *s, struct tu_err *err)
     code = code ? code : fa_outputs(row, &ref, true, err);
     code = code ? code : row->run(&ref, err);
     if (!code && file)
-        code = read_file(opt.ref, &result_row, &theirs, err);
+        code = fa_load(opt.ref, &result_row, &theirs, err);
     if (!code)
         code = compare_all(work, &a, &ref, opt.run ? &mine : NULL, file ? &theirs : NULL,
                            &yes, err);
     if (!code && !yes) {
         ctx->status = TU_STATUS_NO;
-        code = opt.dump ? dump(ctx, s, err) : 0;
+        code = opt.dump ? fa_save(ctx, opt.dump, s->op, s->n, err) : 0;
     }
     fa_segment_release(&mine);
     fa_segment_release(&theirs);

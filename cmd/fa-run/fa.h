@@ -70,6 +70,12 @@ bool fa_parallel(void);
 void fa_outputs_free(struct tu_mixer_args *a);
 int fa_write(struct tu_writer *w, const struct tu_operand *op, size_t n,
              struct tu_err *err);
+/* The first segment of a file, what the row reads of it. */
+int fa_load(const char *path, const struct tu_mixer *row, struct fa_segment *s,
+            struct tu_err *err);
+/* A file of one segment. */
+int fa_save(struct tu_ctx *ctx, const char *path, const struct tu_operand *op, size_t n,
+            struct tu_err *err);
 
 extern const struct tu_cmd fa_run, fa_check, fa_bench, fa_info;
 

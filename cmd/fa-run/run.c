@@ -4,10 +4,11 @@
 #include <math.h>
 #include <string.h>
 #include "fa-run/explain.h"
-#include "fa-run/fa.h"
+#include "fa-run/state.h"
 
 static struct {
     bool partial, merge, explain;
+    struct fa_state state;
 } opt;
 
 static const struct tu_opt options[] = {
@@ -15,6 +16,10 @@ static const struct tu_opt options[] = {
      &opt.partial, NULL, 0},
     {0, "merge", NULL, "merge such parts, one segment each", TU_OPT_FLAG, &opt.merge,
      NULL, 0},
+    {0, "state-in", NULL, "state before the first segment; segments are pieces then",
+     TU_OPT_FILE_IN, &opt.state.in, NULL, 0},
+    {0, "state-out", NULL, "write the state after the last segment", TU_OPT_FILE_OUT,
+     &opt.state.out, NULL, 0},
     {0, "explain", NULL, "tell what each form moves and computes; compute nothing",
      TU_OPT_FLAG, &opt.explain, NULL, 0},
     {0},
@@ -60,13 +65,14 @@ static int run_segment(struct tu_ctx *ctx, const struct tu_mixer *row,
                        struct tu_err *err)
 {
     static const int pass[] = {TU_PASS_FWD, TU_PASS_BWD, TU_PASS_BOTH};
+    struct tu_operand in[FA_OPERANDS + 1];
     struct tu_mixer_args a = {.opt = o,
-                              .in = s->op,
-                              .n_in = s->n,
+                              .in = in,
                               .pass = pass[fa_opts.pass],
                               .algo = fa_opts.algo,
                               .job = fa_parallel() ? tu_ctx_alone(ctx) : tu_ctx_job(ctx)};
     int code = ready(ctx, s, o, err);
+    code = code ? code : fa_state_enter(&opt.state, s, in, &a.n_in, err);
     if (!code)
         code = opt.explain ? row->infer(&a, err) : fa_outputs(row, &a, false, err);
     if (!code && opt.explain)
@@ -74,6 +80,8 @@ static int run_segment(struct tu_ctx *ctx, const struct tu_mixer *row,
     const struct tu_operand *q = tu_operand_find(s->op, s->n, "q");
     if (!code)
         code = fa_compute(ctx, row, &a, err);
+    if (!code)
+        code = fa_state_leave(&opt.state, &a, err);
     if (!code && !strcmp(row->name, "softmax"))
         code = write_meta(w, o->partial, o->store ? o->store : q->dtype, err);
     if (!code)
@@ -228,6 +236,7 @@ static int run(struct tu_ctx *ctx, int argc, char **argv)
     w.o.partial = opt.partial;
     if (!code && opt.partial && fa_opts.pass)
         code = tu_fail(&err, TU_EUSAGE, "--partial is of the forward pass");
+    code = code ? code : fa_state_begin(&opt.state, w.row, &err);
     if (!code && !opt.explain && !(code = tu_ctx_output(ctx, &out, &err)))
         code = tu_writer_new(&w.out, out, &err);
     if (!code)
@@ -243,6 +252,8 @@ static int run(struct tu_ctx *ctx, int argc, char **argv)
         w.out = NULL;
     }
     tu_writer_abort(w.out);
+    code = code ? code : fa_state_end(&opt.state, ctx, &err);
+    fa_state_release(&opt.state);
     return code ? tu_error(ctx, &err) : 0;
 }
 

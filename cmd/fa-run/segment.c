@@ -275,3 +275,32 @@ int fa_write(struct tu_writer *w, const struct tu_operand *op, size_t n,
     }
     return code;
 }
+
+int fa_load(const char *path, const struct tu_mixer *row, struct fa_segment *s,
+            struct tu_err *err)
+{
+    struct tu_in *in;
+    struct tu_reader *r;
+    bool got;
+    int code = tu_in_open(&in, path, err);
+    if (code || (code = tu_reader_new(&r, in, 0, NULL, err)))
+        return code;
+    code = fa_segment_read(s, r, row, &got, err);
+    tu_reader_free(r);
+    return code;
+}
+
+int fa_save(struct tu_ctx *ctx, const char *path, const struct tu_operand *op, size_t n,
+            struct tu_err *err)
+{
+    struct tu_out *out;
+    struct tu_writer *w;
+    int code = tu_out_open(&out, path, tu_ctx_alone(ctx), err);
+    if (code || (code = tu_writer_new(&w, out, err)))
+        return code;
+    if ((code = fa_write(w, op, n, err)) || (code = tu_writer_end(w, false, err))) {
+        tu_writer_abort(w);
+        return code;
+    }
+    return tu_writer_close(w, false, err);
+}

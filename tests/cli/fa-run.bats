@@ -249,3 +249,26 @@ END
     assert_output --partial "layer 0: record 'q' is missing"
     run -2 fa-run --layer -2 cache.tns
 }
+
+@test "--state-in and --state-out: pieces equal the whole, in one run and in two" {
+    tns-gen q k v --shape 1,96,2,16 -o in.tns
+    tns-cat --slice :,0:33 in.tns -o a.tns
+    tns-cat --slice :,33:96 in.tns -o b.tns
+    fa-run --op linear --decay 0.1 in.tns -o whole.tns
+    tns-cat -s o --slice :,33:96 whole.tns -o want.tns
+    tns-cat -s state_out whole.tns >>want.tns
+    fa-run --op linear --decay 0.1 --state-out s.tns a.tns -o x.tns
+    fa-run --op linear --decay 0.1 --state-in s.tns b.tns -o two.tns
+    tns-cat -s o two.tns -o y.tns
+    tns-cat -s state_out two.tns >>y.tns
+    tns-diff --atol 1e-4 y.tns want.tns
+    # Without the state it is something else.
+    fa-run --op linear --decay 0.1 b.tns | run -1 tns-diff --atol 1e-4 - want.tns
+    # The segments of one run are pieces too, once a state is asked for.
+    cat a.tns b.tns | fa-run --op linear --decay 0.1 --state-out last.tns >both.tns
+    tns-cat -s state_out whole.tns | tns-diff --atol 1e-4 last.tns -
+    run -2 --separate-stderr fa-run --state-out s.tns in.tns
+    [[ $stderr == *"softmax carries no state"* ]]
+    run -3 --separate-stderr fa-run --op linear --state-in in.tns in.tns
+    [[ $stderr == *"no record 'state_out' or 'state_in'"* ]]
+}
