@@ -217,6 +217,48 @@ int tu_json_dump(struct tu_buf *out, const struct json_t *v, struct tu_err *err)
     return tu_buf_text(out, "null", err);
 }
 
+/* Texts from outside ---------------------------------------------------------------- */
+
+bool tu_json_holds(const char *s, size_t n)
+{
+    return tu_utf8_check(s, n) == n && !(n && memchr(s, 0, n));
+}
+
+static int bad_text(const char *s, size_t n, struct tu_err *err)
+{
+    char shown[88];
+    size_t at = tu_utf8_check(s, n);
+    const char *why = at < n ? "is no UTF-8" : "has a NUL";
+    if (at == n)
+        at = (size_t)((const char *)memchr(s, 0, n) - s);
+    return tu_fail(err, TU_EMETA, "'%s' %s: byte %zu", tu_text_short(s, n, shown), why, at);
+}
+
+int tu_json_text(json_t **out, const char *s, size_t n, struct tu_err *err)
+{
+    *out = NULL;
+    if (!tu_json_holds(s, n))
+        return bad_text(s, n, err);
+    *out = json_stringn(s, n);
+    return *out ? 0 : tu_fail(err, TU_ENOMEM, "out of memory");
+}
+
+int tu_json_set(json_t *object, const char *key, size_t n, json_t *v, struct tu_err *err)
+{
+    if (!tu_json_holds(key, n)) {
+        json_decref(v);
+        return bad_text(key, n, err);
+    }
+    return json_object_set_new(object, key, v)
+               ? tu_fail(err, TU_ENOMEM, "out of memory")
+               : 0;
+}
+
+int tu_json_append(json_t *list, json_t *v, struct tu_err *err)
+{
+    return json_array_append_new(list, v) ? tu_fail(err, TU_ENOMEM, "out of memory") : 0;
+}
+
 /* Reports -------------------------------------------------------------------------- */
 
 void tu_jw_begin(struct tu_jw *w, struct tu_buf *out)

@@ -337,8 +337,8 @@ static int add_object(struct dcp *d, const char *name, struct tu_err *err)
         rc = tui_torch_json(&value, tu_pickle_root(p), err);
     else if (rc != TU_ENOMEM && rc != TU_EIO && rc != TU_EINCOMPLETE)
         rc = 0; /* bytes that torch.save did not write */
-    if (!rc && value && json_object_set_new(d->objects, name, value))
-        rc = tu_fail(err, TU_ENOMEM, "out of memory");
+    if (!rc && value)
+        rc = tu_json_set(d->objects, name, strlen(name), value, err);
     tu_pickle_free(p);
     tu_zip_close(z);
     return rc;

@@ -190,7 +190,7 @@ static int add_text(struct cursor *c, struct tu_buf *out)
 {
     struct tu_buf b = { 0 };
     int code = get_text(c, &b, COUNT_MAX, "a text");
-    bool text = !code && tu_utf8_check(b.data, b.n) == b.n && (!b.n || !memchr(b.data, 0, b.n));
+    bool text = !code && tu_json_holds(b.data, b.n);
     if (!code)
         code = text ? tu_json_string(out, b.data, b.n, c->err)
                     : add_hex(out, b.data, b.n, c->err);

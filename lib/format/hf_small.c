@@ -38,9 +38,9 @@ static int add_file(json_t *files, const char *folder, const char *name, struct 
     char *path = tui_hf_join(folder, name, err), *text = NULL;
     size_t n;
     int code = path ? tu_file_read(path, TUI_HF_SMALL, &text, &n, err) : TU_ENOMEM;
-    bool plain = !code && !memchr(text, 0, n) && tu_utf8_check(text, n) == n;
-    if (plain && json_object_set_new(files, name, json_stringn(text, n)))
-        code = tu_fail(err, TU_ENOMEM, "out of memory");
+    bool plain = !code && tu_json_holds(name, strlen(name)) && tu_json_holds(text, n);
+    if (plain)
+        code = tu_json_set(files, name, strlen(name), json_stringn(text, n), err);
     tu_free(text);
     tu_free(path);
     return code;

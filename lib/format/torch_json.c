@@ -65,7 +65,7 @@ static json_t *hex(struct maker *m, const char *key, const struct tu_pnode *node
 
 static json_t *text_of(struct maker *m, const struct tu_pnode *node)
 {
-    if (memchr(node->text, 0, node->n) || tu_utf8_check(node->text, node->n) != node->n)
+    if (!tu_json_holds(node->text, node->n))
         return hex(m, "utf8", node);
     return check(m, json_stringn(node->text, node->n));
 }

@@ -268,12 +268,16 @@ static int put_metas(const struct writing *w, struct tu_writer *out, bool *token
     const struct tu_ckpt *c = w->c;
     struct tu_buf b = {0};
     json_t *files = json_object();
-    for (size_t i = 0; i < c->sides; i++)
-        if (tu_utf8_check(c->side[i].text, c->side[i].n) == c->side[i].n)
-            json_object_set_new(files, c->side[i].name,
-                                json_stringn(c->side[i].text, c->side[i].n));
+    int rc = 0;
+    for (size_t i = 0; i < c->sides && !rc; i++) {
+        const struct tu_side *s = &c->side[i];
+        if (tu_json_holds(s->name, strlen(s->name)) && tu_json_holds(s->text, s->n))
+            rc = tu_json_set(files, s->name, strlen(s->name), json_stringn(s->text, s->n),
+                             err);
+    }
     uint32_t dtype = c->atoms ? tui_plan_dtype(c, c->atom[0].tensor.dtype) : TU_F32;
-    int rc = tu_model_to_gguf(&b, &c->model, files, dtype, tokens, err);
+    if (!rc)
+        rc = tu_model_to_gguf(&b, &c->model, files, dtype, tokens, err);
     if (!rc)
         rc = tu_writer_meta(out, "gguf", b.data, b.n, err);
     tu_buf_reset(&b);

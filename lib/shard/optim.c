@@ -25,8 +25,8 @@ static int json_list(json_t **out, const struct tu_pnode *v, unsigned depth,
     for (size_t i = 0; i < v->n && !rc; i++) {
         json_t *item = NULL;
         rc = json_at(&item, v->item[i], depth - 1, err);
-        if (!rc && json_array_append_new(list, item ? item : json_null()))
-            rc = none(err);
+        if (!rc)
+            rc = tu_json_append(list, item ? item : json_null(), err);
     }
     *out = list;
     return rc;
@@ -38,12 +38,13 @@ static int json_dict(json_t **out, const struct tu_pnode *v, unsigned depth,
     json_t *dict = json_object();
     int rc = dict ? 0 : none(err);
     for (size_t i = 0; i + 1 < v->n && !rc; i += 2) {
+        const struct tu_pnode *key = v->item[i];
         json_t *item = NULL;
-        if (v->item[i]->kind != TU_P_TEXT)
+        if (key->kind != TU_P_TEXT)
             continue;
         rc = json_at(&item, v->item[i + 1], depth - 1, err);
-        if (!rc && item && json_object_set_new(dict, v->item[i]->text, item))
-            rc = none(err);
+        if (!rc && item)
+            rc = tu_json_set(dict, key->text, key->n, item, err);
     }
     *out = dict;
     return rc;
@@ -60,7 +61,7 @@ static int json_at(json_t **out, const struct tu_pnode *v, unsigned depth,
     case TU_P_BOOL: *out = json_boolean(v->integer); break;
     case TU_P_INT: *out = json_integer(v->integer); break;
     case TU_P_REAL: *out = json_real(v->real); break;
-    case TU_P_TEXT: *out = json_stringn(v->text, v->n); break;
+    case TU_P_TEXT: return tu_json_text(out, v->text, v->n, err);
     case TU_P_TUPLE:
     case TU_P_LIST: return json_list(out, v, depth, err);
     case TU_P_DICT: return json_dict(out, v, depth, err);

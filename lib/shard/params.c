@@ -91,8 +91,13 @@ static int groups_of_file(const char *path, json_t *optim, struct tu_err *err)
                     json_array_append_new(groups, one))
                     rc = tu_fail(err, TU_ENOMEM, "out of memory");
             }
-            if (!rc && json_array_append_new(names, json_string(line)))
-                rc = tu_fail(err, TU_EUSAGE, "%.150s: a name is no UTF-8", path);
+            json_t *name = NULL;
+            if (!rc)
+                rc = tu_json_text(&name, line, len, err);
+            if (rc == TU_EMETA)
+                tu_err_prefix(err, "%.150s", path);
+            if (!rc)
+                rc = tu_json_append(names, name, err);
         }
         line = next;
     }

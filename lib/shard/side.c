@@ -30,7 +30,8 @@ int tui_sides_from_meta(struct tu_ckpt *c, const char *json, size_t n, struct tu
     return rc;
 }
 
-/* Texts that are not UTF-8 (sentencepiece models) cannot be JSON and stay behind. */
+/* Texts and names that are not UTF-8 (sentencepiece models) cannot be JSON and stay
+ * behind. */
 int tu_ckpt_files(const struct tu_ckpt *c, struct tu_buf *out, struct tu_err *err)
 {
     json_t *root = json_object();
@@ -38,11 +39,10 @@ int tu_ckpt_files(const struct tu_ckpt *c, struct tu_buf *out, struct tu_err *er
     size_t total = 0;
     for (size_t i = 0; i < c->sides && !rc; i++) {
         const struct tu_side *s = &c->side[i];
-        if (memchr(s->text, 0, s->n) || tu_utf8_check(s->text, s->n) != s->n ||
-            (total += s->n) > (size_t)8 << 20)
-            continue;
-        if (json_object_set_new(root, s->name, json_stringn(s->text, s->n)))
-            rc = tu_fail(err, TU_ENOMEM, "out of memory");
+        if (tu_json_holds(s->name, strlen(s->name)) && tu_json_holds(s->text, s->n) &&
+            (total += s->n) <= (size_t)8 << 20)
+            rc = tu_json_set(root, s->name, strlen(s->name), json_stringn(s->text, s->n),
+                             err);
     }
     if (!rc)
         rc = tu_json_dump(out, root, err);

@@ -203,12 +203,14 @@ static const struct tu_pnode *step_of(const struct tu_pnode *optimizer)
 }
 
 /* What common.pt says of the optimizer travels as META optim "megatron". */
-static int read_optimizer(struct tu_ckpt *c, const struct tu_pnode *optimizer,
-                          struct tu_err *err)
+static int read_optimizer(struct tu_ckpt *c, const char *path,
+                          const struct tu_pnode *optimizer, struct tu_err *err)
 {
     const struct tu_pnode *step = step_of(optimizer);
     json_t *optim = json_object(), *own = NULL;
     int rc = optim ? tui_json_of(&own, optimizer, err) : TU_ENOMEM;
+    if (rc && tu_err_status(rc) == 3)
+        tu_err_prefix(err, "%s", path);
     if (!rc && own && json_object_set(optim, "megatron", own))
         rc = tu_fail(err, TU_ENOMEM, "out of memory");
     if (!rc && own)
@@ -239,7 +241,7 @@ static int read_common(struct tu_ckpt *c, const char *folder,
         c->iteration = iteration->integer;
     c->args = tu_pnode_get(root, "args");
     if (!rc && tu_pnode_get(root, "optimizer"))
-        rc = read_optimizer(c, tu_pnode_get(root, "optimizer"), err);
+        rc = read_optimizer(c, path, tu_pnode_get(root, "optimizer"), err);
     return rc ? rc : tui_args_read(c->args, g, &c->model, err);
 }
 

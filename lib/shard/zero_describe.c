@@ -21,27 +21,44 @@ size_t tui_zero_groups(const struct zero_reader *r)
     return v && v->kind == TU_P_LIST ? v->n : 0;
 }
 
-/* The dictionary that holds the optimizer's settings; NULL: there is none. */
+/* The file that holds the optimizer's settings; UINT32_MAX: there is none. */
+static uint32_t settings_file(const struct zero_reader *r)
+{
+    return r->z.universal ? r->z.settings : r->z.optim[0];
+}
+
 static const struct tu_pnode *settings_root(const struct zero_reader *r)
 {
-    if (r->z.universal)
-        return r->z.settings == UINT32_MAX ? NULL : tui_file_root(r->c, r->z.settings);
-    return r->z.optim[0] == UINT32_MAX ? NULL : tui_zero_optim_of(r, r->z.optim[0]);
+    uint32_t f = settings_file(r);
+    return f == UINT32_MAX     ? NULL
+           : r->z.universal ? tui_file_root(r->c, f)
+                            : tui_zero_optim_of(r, f);
+}
+
+/* Errors: what JSON cannot hold is named with its file. */
+static int value_of(const struct zero_reader *r, uint32_t f, json_t **out,
+                    const struct tu_pnode *node, struct tu_err *err)
+{
+    int rc = tui_json_of(out, node, err);
+    if (rc && tu_err_status(rc) == 3)
+        tu_err_prefix(err, "%s", r->c->file[f].source->path);
+    return rc;
 }
 
 static int append_name(json_t *list, const char *name, struct tu_err *err)
 {
-    return json_array_append_new(list, json_string(name))
-               ? tu_fail(err, TU_ENOMEM, "out of memory or a name that is no UTF-8")
-               : 0;
+    json_t *v;
+    int rc = tu_json_text(&v, name, strlen(name), err);
+    return rc ? rc : tu_json_append(list, v, err);
 }
 
 /* A group with these settings and a list of names (a reference of its own). */
-static int append_group(json_t *groups, const struct tu_pnode *settings, json_t **names,
+static int append_group(const struct zero_reader *r, json_t *groups,
+                        const struct tu_pnode *settings, json_t **names,
                         struct tu_err *err)
 {
     json_t *one = NULL;
-    int rc = settings ? tui_json_of(&one, settings, err) : 0;
+    int rc = settings ? value_of(r, settings_file(r), &one, settings, err) : 0;
     if (!rc && !one)
         one = json_object();
     *names = json_array();
@@ -105,7 +122,7 @@ static int describe_groups(struct zero_reader *r, json_t *groups, struct tu_err 
             names = json_incref(json_object_get(
                 json_array_get(groups, json_array_size(groups) - 1), "params"));
         else
-            rc = append_group(groups, own, &names, err);
+            rc = append_group(r, groups, own, &names, err);
         if (!rc)
             rc = append_names(r, g, names, err);
         json_decref(names);
@@ -119,9 +136,10 @@ static int describe_scale(struct zero_reader *r, json_t *optim, struct tu_err *e
     const struct tu_pnode *o = settings_root(r);
     const struct tu_pnode *scaler = tu_pnode_get(o, "loss_scaler");
     json_t *clip = NULL, *scale = NULL;
-    int rc = tui_json_of(&clip, tu_pnode_get(o, "clip_grad"), err);
+    uint32_t f = settings_file(r);
+    int rc = value_of(r, f, &clip, tu_pnode_get(o, "clip_grad"), err);
     if (!rc && scaler && scaler->kind == TU_P_CALL && scaler->n > TU_P_STATE)
-        rc = tui_json_of(&scale, scaler->item[TU_P_STATE], err);
+        rc = value_of(r, f, &scale, scaler->item[TU_P_STATE], err);
     if (!rc &&
         ((clip && json_object_set_new(optim, "clip_grad", clip)) ||
          (json_is_object(scale) && json_object_set_new(optim, "loss_scaler", scale))))
@@ -135,11 +153,12 @@ static int describe_rest(struct zero_reader *r, json_t *optim, struct tu_err *er
     const struct tu_pnode *buffers = tu_pnode_get(root, "buffer_names"),
                           *module = tu_pnode_get(root, "module");
     json_t *frozen = json_array(), *buffer = NULL, *shared = NULL, *info = NULL;
-    int rc = tui_json_of(&buffer, buffers, err);
+    uint32_t f = r->z.model[0];
+    int rc = value_of(r, f, &buffer, buffers, err);
     if (!rc)
-        rc = tui_json_of(&info, r->z.info, err);
+        rc = value_of(r, f, &info, r->z.info, err);
     if (!rc)
-        rc = tui_json_of(&shared, tu_pnode_get(root, "shared_params"), err);
+        rc = value_of(r, f, &shared, tu_pnode_get(root, "shared_params"), err);
     for (size_t i = 0; !rc && module && i + 1 < module->n; i += 2) {
         const char *name =
             module->item[i]->kind == TU_P_TEXT ? module->item[i]->text : "";

@@ -420,3 +420,12 @@ lengths() { tns-ls --json "$1" | grep -o '"shape":\[[0-9]\+\]' | tr -dc '0-9\n' 
         case $z in c3) run -0 shard-ckpt diff c.tns back.tns ;; *) run -0 shard-ckpt diff m.tns back.tns ;; esac
     done
 }
+
+@test "a key that JSON cannot hold is named with its file, and memory is not blamed" {
+    cp -r "$DATA/deepspeed/toy_z1_dp2.universal" c
+    chmod -R u+w c
+    file=$(find c -name optimizer_state.pt)
+    LC_ALL=C sed -i 's/weight_decay/weig\xe8t_decay/' "$file"
+    run -3 --separate-stderr shard-ckpt digest --no-crc c
+    assert_regex "$stderr" "$file: 'weig\?t_decay' is no UTF-8: byte 4"
+}

@@ -42,6 +42,17 @@ TU_API bool tu_json_count(const struct json_t *v, uint64_t *out);
 /* Append s[n] quoted and escaped as above; each ill-formed byte becomes U+FFFD. */
 TU_API TU_MUST int tu_json_string(struct tu_buf *out, const char *s, size_t n,
                                   struct tu_err *err);
+/* Can a JSON value of ours hold s[n]: UTF-8 without NUL? */
+TU_API bool tu_json_holds(const char *s, size_t n);
+/* Values with texts from outside, for which Jansson has one answer whether memory ended or the
+ * text is bad. Errors: TU_EMETA shows a text that tu_json_holds denies, TU_ENOMEM. */
+TU_API TU_MUST int tu_json_text(struct json_t **out, const char *s, size_t n,
+                                struct tu_err *err);
+/* v, taken also on failure, under key[n] of an object, or at the end of a list. v or the
+ * container may be NULL: TU_ENOMEM. */
+TU_API TU_MUST int tu_json_set(struct json_t *object, const char *key, size_t n,
+                               struct json_t *v, struct tu_err *err);
+TU_API TU_MUST int tu_json_append(struct json_t *list, struct json_t *v, struct tu_err *err);
 /* The shortest text that reads back as v, as Python's repr prints it ("0.1", "1e+16", "5.0").
  * out has room for 32 bytes. v must be finite. */
 TU_API void tu_json_real(double v, char out[32]);

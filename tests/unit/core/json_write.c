@@ -94,10 +94,41 @@ static int dump(const void *v, struct tu_err *err)
     return rc;
 }
 
+/* Texts that JSON cannot hold are metadata against the rules, not the end of memory. */
+static void foreign(void)
+{
+    static const struct {
+        const char *text;
+        size_t n;
+        const char *msg;
+    } bad[] = {
+        {"weig\xe8t", 6, "'weig?t' is no UTF-8: byte 4"},
+        {"a\xed\xa0\x80", 4, "is no UTF-8: byte 1"},
+        {"a\0b", 3, "has a NUL: byte 1"},
+    };
+    struct tu_err err;
+    json_t *v = NULL, *o = json_object(), *list = json_array();
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        eq_int(tu_json_text(&v, bad[i].text, bad[i].n, &err), TU_EMETA, "text %zu", i);
+        ok(!v && strstr(err.msg, bad[i].msg), "text %zu: %s", i, err.msg);
+        eq_int(tu_json_set(o, bad[i].text, bad[i].n, json_true(), &err), TU_EMETA, "key %zu",
+               i);
+        ok(strstr(err.msg, bad[i].msg), "key %zu: %s", i, err.msg);
+    }
+    ok(!tu_json_text(&v, "", 0, &err) && !tu_json_append(list, v, &err), "an empty text");
+    ok(!tu_json_set(o, "\xc3\xa9", 2, json_incref(list), &err), "a key of two bytes");
+    eq_int(tu_json_set(o, "k", 1, NULL, &err), TU_ENOMEM, "no value: memory has ended");
+    eq_int(tu_json_append(list, NULL, &err), TU_ENOMEM, "the same in a list");
+    eq_int((long)json_object_size(o), 1, "what failed is not there");
+    json_decref(list);
+    json_decref(o);
+}
+
 int main(void)
 {
     struct tu_buf b = {0};
     struct tu_err err;
+    foreign();
     for (size_t i = 0; i < sizeof reals / sizeof *reals; i++) {
         char text[32];
         tu_json_real(reals[i].v, text);
