@@ -2,6 +2,9 @@
 /* io_file.c: small files as a whole, and folders made to last. */
 #include <errno.h>
 #include <fcntl.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <unistd.h>
 #include "io_sys.h"
 #include "tensorutils/core/buf.h"
 #include "tensorutils/core/bytes.h"
@@ -55,6 +58,18 @@ int tu_file_read(const char *path, size_t max, char **data, size_t *n, struct tu
     tu_buf_release(&b);
     tu_in_close(in);
     return code;
+}
+
+int tu_file_expect(const char *path, struct tu_err *err, const char *fmt, ...)
+{
+    char why[160];
+    va_list ap;
+    if (!access(path, F_OK) || (errno != ENOENT && errno != ENOTDIR))
+        return 0;
+    va_start(ap, fmt);
+    vsnprintf(why, sizeof why, fmt, ap);
+    va_end(ap);
+    return tu_fail(err, TU_EINCOMPLETE, "%s: missing: %s", path, why);
 }
 
 int tu_file_write(const char *path, const void *data, size_t n, bool durable,

@@ -62,19 +62,23 @@ static const struct tu_source_ops ops = {dcp_read, NULL, NULL, dcp_close};
 static int file_of(struct dcp *d, const char *name, struct tu_in **out,
                    struct tu_err *err)
 {
+    char shown[88];
     for (size_t i = d->files; i-- > 0;)
         if (!strcmp(d->file[i].name, name)) {
             *out = d->file[i].in;
             return 0;
         }
     if (!*name || *name == '/' || strstr(name, ".."))
-        return tu_fail(err, TU_EFORMAT, "a chunk is said to be in '%.80s'", name);
+        return tu_fail(err, TU_EFORMAT, "a chunk is said to be in '%s'",
+                       tu_text_short(name, strlen(name), shown));
     int rc = TU_GROW(&d->file, &d->file_cap, d->files, err);
     char *path =
         rc ? NULL : tu_arena_printf(d->base.arena, err, "%s/%s", d->base.path, name);
     if (rc || !path)
         return TU_ENOMEM;
-    rc = tu_in_open(out, path, err);
+    rc = tu_file_expect(path, err, "a chunk is expected in it");
+    if (!rc)
+        rc = tu_in_open(out, path, err);
     if (!rc)
         d->file[d->files++] = (struct dcp_file){path + strlen(d->base.path) + 1,
                                                 *out}; /* the pickle does not last */
@@ -206,6 +210,7 @@ static int pickle_of(struct tu_zip *z, struct tu_pickle **out, struct tu_err *er
 /* Is the pickled tensor the whole of its storage, in C order? */
 static bool is_plain(const struct tu_pnode *v, const struct tu_tensor *t)
 {
+    unsigned pack = tui_torch_dtype(t->dtype)->pack;
     const char *class = tui_pnode_class(v);
     uint64_t dim[TU_RANK_MAX], stride[TU_RANK_MAX], want = 1;
     unsigned rank, strides;
@@ -223,7 +228,8 @@ static bool is_plain(const struct tu_pnode *v, const struct tu_tensor *t)
         strides != rank)
         return false;
     for (unsigned i = rank; i-- > 0; want *= dim[i])
-        if (dim[i] != t->dim[i] || (dim[i] > 1 && stride[i] != want))
+        if (dim[i] != t->dim[i] / (i + 1 == rank ? pack : 1) ||
+            (dim[i] > 1 && stride[i] != want))
             return false;
     return true;
 }
@@ -289,6 +295,16 @@ static const struct tui_torch_dtype *dtype_of(const struct tu_pnode *properties)
     return v && v->kind == TU_P_GLOBAL ? tui_torch_named(v->text) : NULL;
 }
 
+/* Dimensions in torch's elements, each of which packs as many of ours. */
+static int unpack(uint64_t *dim, unsigned rank, unsigned pack, struct tu_err *err)
+{
+    if (pack > 1 && !rank)
+        return tu_fail(err, TU_EUNSUP, "a packed dtype without a dimension");
+    if (pack > 1)
+        dim[rank - 1] *= pack; /* below 2^63 before */
+    return 0;
+}
+
 static int add_tensor(struct dcp *d, const char *name, const struct tu_pnode *v,
                       struct tu_err *err)
 {
@@ -296,19 +312,33 @@ static int add_tensor(struct dcp *d, const char *name, const struct tu_pnode *v,
     const struct tui_torch_dtype *dtype = dtype_of(tu_pnode_get(v, "properties"));
     uint64_t global[TU_RANK_MAX];
     unsigned rank;
+    struct tu_tensor t;
     int rc = dims_of(tu_pnode_get(v, "size"), global, &rank, err);
-    if (!rc && (!dtype || dtype->pack != 1 || !chunks || chunks->kind != TU_P_LIST))
+    if (!rc && (!dtype || !chunks || chunks->kind != TU_P_LIST))
         rc =
             tu_fail(err, TU_EUNSUP, "a dtype or a list of chunks that is not understood");
+    if (!rc)
+        rc = unpack(global, rank, dtype->pack, err);
+    if (!rc)
+        rc = tu_tensor_make(&t, d->base.arena, name, dtype->dtype, global, rank, NULL, err);
+    if (!rc && !t.bytes) { /* empty, with a chunk or without */
+        d->tensor[d->n] = t;
+        d->extent[d->n] = (struct tu_extent){NULL, 0};
+        d->crc[d->n++] = 0;
+        return 0;
+    }
     for (size_t i = 0; !rc && i < chunks->n; i++) {
         uint64_t off[TU_RANK_MAX], dim[TU_RANK_MAX];
         unsigned a, b;
-        struct tu_tensor t;
         rc = dims_of(tu_pnode_get(chunks->item[i], "offsets"), off, &a, err);
         if (!rc)
             rc = dims_of(tu_pnode_get(chunks->item[i], "sizes"), dim, &b, err);
         if (!rc && (a != rank || b != rank))
             rc = tu_fail(err, TU_EFORMAT, "a chunk of another rank");
+        if (!rc)
+            rc = unpack(dim, rank, dtype->pack, err);
+        if (!rc && rank)
+            off[rank - 1] *= dtype->pack;
         for (unsigned k = 0; k < rank && !rc; k++)
             if (off[k] + dim[k] > global[k]) /* none reaches 2^63 */
                 rc = tu_fail(err, TU_EFORMAT, "a chunk that reaches out of the tensor");
@@ -351,7 +381,7 @@ static size_t count_chunks(const struct tu_pnode *all)
         const struct tu_pnode *chunks = tu_pnode_get(all->item[i + 1], "chunks");
         n += chunks ? chunks->n : 0;
     }
-    return n;
+    return n + all->n / 2; /* an empty tensor may have none */
 }
 
 static bool is_class(const struct tu_pnode *v, const char *class)
@@ -408,7 +438,10 @@ static int read_metadata(struct dcp *d, struct tu_err *err)
          *text = NULL;
     struct tu_pickle *p = NULL;
     size_t n, used;
-    int rc = path ? tu_file_read(path, METADATA_MAX, &text, &n, err) : TU_ENOMEM;
+    int rc = path ? tu_file_expect(path, err, "it says which chunk is in which file")
+                  : TU_ENOMEM;
+    if (!rc)
+        rc = tu_file_read(path, METADATA_MAX, &text, &n, err);
     if (!rc)
         rc = tu_pickle_read(&p, text, n, NULL, &used, err);
     const struct tu_pnode *root = p ? tu_pickle_root(p) : NULL;

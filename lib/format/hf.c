@@ -259,10 +259,9 @@ static int open_shards(struct hf_source *h, struct mapped *m, size_t n, const ch
         char *path = tui_hf_join(folder, m[i].file, err);
         if (!path)
             return TU_ENOMEM;
-        if (access(path, F_OK) && errno == ENOENT)
-            code = tu_fail(err, TU_EINCOMPLETE, "%s: missing: the index expects it to hold '%s'",
-                           path, tu_text_short(m[i].name, strlen(m[i].name), name));
-        else
+        code = tu_file_expect(path, err, "the index expects it to hold '%s'",
+                              tu_text_short(m[i].name, strlen(m[i].name), name));
+        if (!code)
             code = open_shard(h, path, format, how, job, err);
         tu_free(path);
     }

@@ -274,6 +274,18 @@ static void add_storage(struct metadata *m, const char *name, struct tu_pnode *o
             m->err);
 }
 
+/* Sizes or offsets, in elements of torch: of a packed dtype those of the last dimension
+ * hold several. */
+static struct tu_pnode *size(struct metadata *m, const struct tu_tensor *t,
+                             const uint64_t *dim)
+{
+    uint64_t own[TU_RANK_MAX];
+    memcpy(own, dim, t->rank * sizeof *own);
+    if (t->rank)
+        own[t->rank - 1] /= tu_dtype_find(t->dtype)->block_elems;
+    return tui_pnode_size(m->a, own, t->rank, m->err);
+}
+
 /* A chunk, and with the first of a name the tensor. */
 static void add_one(struct metadata *m, const struct tu_piece *p, struct tu_place place)
 {
@@ -293,8 +305,7 @@ static void add_one(struct metadata *m, const struct tu_piece *p, struct tu_plac
             return;
         }
         set(m, state, "properties", properties(m, t->dtype));
-        set(m, state, "size",
-            tui_pnode_size(m->a, all, t->rank, m->err));
+        set(m, state, "size", size(m, t, all));
         set(m, state, "chunks", chunks);
         set(m, m->tensors, t->name, object(m, TORCH "TensorStorageMetadata", state));
         add_planner(m, t->name);
@@ -306,10 +317,10 @@ static void add_one(struct metadata *m, const struct tu_piece *p, struct tu_plac
         m->rc = TU_ENOMEM;
         return;
     }
-    set(m, chunk, "offsets", tui_pnode_size(m->a, at, t->rank, m->err));
-    set(m, chunk, "sizes", tui_pnode_size(m->a, t->dim, t->rank, m->err));
+    set(m, chunk, "offsets", size(m, t, at));
+    set(m, chunk, "sizes", size(m, t, t->dim));
     if (!m->rc)
-        add_storage(m, t->name, tui_pnode_size(m->a, at, t->rank, m->err), chunks->n,
+        add_storage(m, t->name, size(m, t, at), chunks->n,
                     m->c->file[p->file].path, place);
     if (!m->rc)
         m->rc = tu_pnode_add(m->a, chunks, NULL,

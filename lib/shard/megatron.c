@@ -114,7 +114,10 @@ static int open_file(struct tu_ckpt *c, const char *folder, struct tu_coord at,
         return TU_ENOMEM;
     if (!tui_is_file(path) && tui_is_file(old))
         path = old;
-    int rc = tu_source_open(&s, path, tu_format_find("torch"), &o->open, job, err);
+    int rc = tu_file_expect(path, err, "the weights of tp=%u pp=%u ep=%u", at.tp, at.pp,
+                            at.ep);
+    if (!rc)
+        rc = tu_source_open(&s, path, tu_format_find("torch"), &o->open, job, err);
     return rc ? rc : tui_add_source(c, path, s, at, &number, err);
 }
 

@@ -58,7 +58,9 @@ static int read_params(struct tu_ckpt *c, const struct tu_shard_opts *o,
     char *path = tui_join(c->arena, c->root, "params.json", err), *text = NULL;
     const struct tu_side *config = tui_side(c, "config.json");
     size_t n;
-    int rc = path ? tu_file_read(path, (size_t)1 << 20, &text, &n, err) : TU_ENOMEM;
+    int rc = path ? tu_file_expect(path, err, "it tells the heads and layers") : TU_ENOMEM;
+    if (!rc)
+        rc = tu_file_read(path, (size_t)1 << 20, &text, &n, err);
     if (!rc)
         rc = tu_model_from_params(&c->model, text, n, err);
     if (rc)

@@ -422,11 +422,13 @@ static int move_lanes(struct mover *m, struct worker *wk, unsigned n, struct tu_
     int rc = 0;
     tui_matrix(t, &rows, &cols);
     uint64_t line = cols * largest_elem(m, wk->lane);
-    if (line > m->bytes)
-        return tu_fail(
-            err, TU_ENOMEM,
-            "a row of '%.80s' has %llu bytes, over the memory budget: raise --memory",
-            t->name, (unsigned long long)line);
+    if (!t->bytes) /* a row of an empty tensor may be of any length */
+        rows = 0;
+    else if (line > m->bytes)
+        return tu_fail(err, TU_ENOMEM,
+                       "%.80s: a row of '%.80s' has %" PRIu64
+                       " bytes, over the memory budget: raise --memory",
+                       m->from->root, t->name, line);
     for (unsigned k = 0; k < n; k++) {
         wk->lane[k].window.cols = cols;
         step = tu_min(step, window_rows(m, &wk->lane[k], line));

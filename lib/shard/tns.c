@@ -121,7 +121,7 @@ static int tns_piece(struct tu_ckpt *c, const struct tu_atom *atom, uint32_t ran
     uint64_t *dim = tu_arena_alloc(c->arena, t->rank, sizeof *dim, err);
     if (!off || !dim)
         return TU_ENOMEM;
-    if (lo == hi)
+    if (lo == hi && (rank || t->dim[0])) /* the first has what is empty */
         return 0;
     memcpy(dim, t->dim, t->rank * sizeof *dim);
     dim[0] = hi - lo;

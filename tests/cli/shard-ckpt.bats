@@ -304,8 +304,28 @@ without() {
         shard-ckpt convert --from "${to%%:*}" --to tns there back
         run -0 tns-diff f4.tns back
     done
+    for to in torch dcp:ranks=3,model=; do
+        rm -rf there back
+        run -3 shard-ckpt convert --to "$to" odd.tns there
+        assert_output --partial "'odd'"
+        shard-ckpt convert --to "$to" even.tns there
+        shard-ckpt convert --to tns there back
+        run -0 tns-diff even.tns back
+    done
     run -3 shard-ckpt convert --to hf --dtype f32 f4.tns no
     assert_output --partial 'packed'
+}
+
+@test "an empty tensor needs no memory, and is lost in no layout" {
+    tns-gen a:shape=0x1099511627776,dtype=f64 b:shape=3 >empty.tns
+    for to in tns tns:ranks=2 safetensors hf torch dcp:ranks=2,model= dcp_hf:ranks=2; do
+        rm -rf there back
+        shard-ckpt convert --to "$to" empty.tns there
+        shard-ckpt verify there
+        shard-ckpt digest there | grep '^00000000 - f64 0x1099511627776 a$'
+        shard-ckpt convert --from "${to%%:*}" --to tns there back
+        run -0 tns-diff empty.tns back
+    done
 }
 
 @test "states that Megatron's files do not name are left behind with a warning" {
@@ -525,6 +545,23 @@ END
     rm m/consolidated.01.pth
     run -3 shard-ckpt verify m
     assert_output --partial 'consolidated.01.pth is missing (2 in all)'
+}
+
+@test "a file that another names and that is missing is a bad checkpoint, not a failed read" {
+    while read -r from file why; do
+        rm -rf broken
+        cp -r "$DATA/$from" broken
+        chmod -R u+w broken
+        rm -r "broken/$file"
+        run -3 shard-ckpt digest broken
+        assert_output --partial "broken/$file: missing: $why"
+    done <<'END'
+megatron/llama_tp2_pp2 iter_0000007/mp_rank_01_001/model_optim_rng.pt the weights of tp=1 pp=1 ep=0
+torch_dist/llama_tp2_pp2 iter_0000007/__3_1.distcp a chunk is expected in it
+torch_dist/llama_tp2_pp2 iter_0000007/.metadata it says which chunk is in which file
+dcp/tp2_dp2 __2_0.distcp a chunk is expected in it
+meta/llama3_2 params.json it tells the heads and layers
+END
 }
 
 @test "an existing destination is refused, and replaced whole with -f" {

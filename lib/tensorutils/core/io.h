@@ -94,6 +94,10 @@ TU_API void tu_out_abort(struct tu_out *out);
 /* Whole small file into memory (NUL after it, tu_free), at most max bytes (TU_ELIMIT). */
 TU_API TU_MUST int tu_file_read(const char *path, size_t max, char **data, size_t *n,
                                 struct tu_err *err);
+/* Is a file there that something else says is? Errors: TU_EINCOMPLETE "PATH: missing: " and the
+ * text, which says who expects what of it; what is wrong in another way shows when it is opened. */
+TU_API TU_MUST int tu_file_expect(const char *path, struct tu_err *err, const char *fmt, ...)
+    TU_PRINTF(3, 4);
 /* Whole small file from memory, through a temporary name. */
 TU_API TU_MUST int tu_file_write(const char *path, const void *data, size_t n, bool durable,
                                  const struct tu_job *job, struct tu_err *err);

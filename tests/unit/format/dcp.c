@@ -115,7 +115,8 @@ static void honest(void)
                       ", 'e': " TENSOR(PROPERTIES, "[0]", "[" CHUNK("0", "0") "]"),
                       KEY("'w'", SIZE("0, 0")) ": " INFO(FILE0, AT(0) ", 'transform_descriptors': ()")));
     if (ok(!open_dcp(&s, &err), "the properties of old versions: %s", err.msg)) {
-        ok(s->n == 1 && !s->tensor[0].meta, "a whole tensor needs no shard, an empty chunk no place");
+        ok(s->n == 2 && !s->tensor[0].meta, "a whole tensor needs no shard, an empty chunk no place");
+        ok(!strcmp(s->tensor[1].name, "e") && !s->tensor[1].bytes, "an empty tensor is one");
         tu_source_close(s);
     }
     put_metadata(GOOD);
@@ -187,8 +188,8 @@ static void refused(void)
           "a dtype that is a text" },
         { ONE(TENSOR(T "TensorProperties*()!(torch:float99,)", SIZE("4, 3"), "[]")), TU_EUNSUP,
           "a dtype", "a dtype of the future" },
-        { ONE(TENSOR(T "TensorProperties*()!(torch:float4_e2m1fn_x2,)", SIZE("4, 3"), "[]")), TU_EUNSUP,
-          "a dtype", "a packed dtype" },
+        { ONE(TENSOR(T "TensorProperties*()!(torch:float4_e2m1fn_x2,)", SIZE(""), "[]")), TU_EUNSUP,
+          "without a dimension", "a packed scalar" },
         { ONE(TENSOR(PROPERTIES, "5", "[]")), TU_EFORMAT, "'w': a size is no torch.Size", "a size" },
         { ONE(T "TensorStorageMetadata*()!{'properties': " PROPERTIES ", 'chunks': []}"), TU_EFORMAT,
           "no torch.Size", "no size" },
