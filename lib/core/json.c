@@ -130,12 +130,18 @@ static int scan_number(struct scan *s, struct tu_err *err)
 }
 
 /* The string whose opening quote is at s->i; s->i moves behind it (or to the end of the
- * text). */
-static void scan_string(struct scan *s)
+ * text). Jansson refuses NUL with words about its own flags. */
+static int scan_string(struct scan *s, struct tu_err *err)
 {
-    for (s->i++; s->i < s->n && s->text[s->i] != '"'; s->i++)
-        s->i += s->text[s->i] == '\\';
+    for (s->i++; s->i < s->n && s->text[s->i] != '"'; s->i++) {
+        if (s->text[s->i] != '\\')
+            continue;
+        if (s->n - s->i >= 6 && !memcmp(s->text + s->i, "\\u0000", 6))
+            return refuse(s, "\\u0000, a NUL in a text", err);
+        s->i++;
+    }
     s->i = s->i < s->n ? s->i + 1 : s->n;
+    return 0;
 }
 
 static int scan(struct scan *s, struct tu_err *err)
@@ -149,7 +155,9 @@ static int scan(struct scan *s, struct tu_err *err)
     while (s->i < s->n) {
         char c = s->text[s->i];
         if (c == '"') {
-            scan_string(s);
+            int rc = scan_string(s, err);
+            if (rc)
+                return rc;
             continue;
         }
         if (c == '-' || (c >= '0' && c <= '9')) {

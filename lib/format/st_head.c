@@ -370,11 +370,16 @@ static int metadata(struct scan *s, size_t at)
         s->pos++;
     while (!code && more) {
         struct pair p;
+        char shown[88];
         code = string(s, &p.key, &p.key_len);
         if (!code)
             code = expect(s, ':', "':'");
         if (!code)
             code = string(s, &p.value, &p.value_len);
+        if (!code && !(tu_json_holds(p.key, p.key_len) && tu_json_holds(p.value, p.value_len)))
+            code = tu_fail_at(s->err, TU_EUNSUP, PREFIX + at,
+                              "__metadata__: '%s': a NUL, which no metadata of a stream can hold",
+                              tu_text_short(p.key, p.key_len, shown));
         if (!code)
             code = tu_grow(&s->pair, &s->pair_cap, s->pairs, sizeof *s->pair, s->err);
         if (!code)

@@ -101,6 +101,8 @@ static const struct bad {
     { "{\"a\tb\":{}}", 0, TU_EFORMAT, "0x09", "a raw control byte" },
     { "{\"a\\nb\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[0,1]}}", 1, TU_ENAME,
       "byte 9|control", "a name with a newline" },
+    { "{\"__metadata__\":{\"k\\n\":\"y\\u0000\"}}", 0, TU_EUNSUP, "k?|NUL", "metadata with a NUL" },
+    { "{\"__metadata__\":{\"\\u0000\":\"y\"}}", 0, TU_EUNSUP, "NUL", "its key with a NUL" },
     { "{\"a\\u0000b\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[0,1]}}", 1, TU_ENAME,
       "byte 9|control", "a name with a NUL" },
     { "{\"\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[0,1]}}", 1, TU_ENAME,
