@@ -6,6 +6,7 @@
  * left out, so that a pickled module has the names of its state dict. A graph may share
  * and contain cycles: a value is met once per path, what holds itself is not entered
  * again, and the steps are limited by the size of the graph. */
+#include <inttypes.h>
 #include <stdio.h>
 
 #include "kit.h"
@@ -35,6 +36,7 @@ struct walker {
     uint64_t steps, max_steps;
     json_t *values;
     size_t values_bytes;
+    struct tu_names *names; /* of tensors: how many keys lead to them */
     uint64_t dropped;
     char lost[120]; /* paths of the first of them */
     struct tu_err *err;
@@ -134,8 +136,14 @@ static int add_tensor(struct walker *w, struct tu_pnode *node,
     w->steps += w->path.n / 64; /* a few bytes can ask for a long name again and again */
     int rc = TU_GROW(&t->found, &t->cap, t->n, w->err);
     const char *path = path_text(w);
+    uint32_t other = tu_names_get(w->names, path);
+    if (other != TU_NAMES_NONE)
+        return tu_fail(w->err, TU_ENAME,
+                       "two tensors have this name, one %" PRIu32 " and one %zu keys deep: a "
+                       "key has a dot in it",
+                       other, w->depth);
     char *name = rc < 0 ? NULL : tu_arena_text(t->base.arena, path, strlen(path), w->err);
-    if (!name)
+    if (!name || tu_names_put(w->names, name, (uint32_t)w->depth, w->err))
         return TU_ENOMEM;
     t->storage[view->storage].tensors++;
     t->found[t->n++] = (struct tui_found){name, *view};
@@ -327,13 +335,16 @@ int tui_torch_walk(struct tui_torch *t, struct tu_pnode *root, const struct tu_j
         .t = t,
         .err = err ? err : &own,
         .values = json_object(),
+        .names = tu_names_new(err),
         .max_steps = tu_max(STEPS_MIN, STEPS_PER_NODE * nodes),
     };
     tu_buf_init(&w.path, PATH_MAX_BYTES);
-    int rc = w.values ? walk(&w, root) : tu_fail(err, TU_ENOMEM, "out of memory");
+    int rc = w.values && w.names ? walk(&w, root)
+                                 : tu_fail(err, TU_ENOMEM, "out of memory");
     if (rc == 0)
         rc = add_meta(&w, job);
     json_decref(w.values);
+    tu_names_free(w.names);
     tu_buf_release(&w.path);
     tu_free(w.frame);
     return rc;

@@ -326,6 +326,21 @@ static void oddities(void)
     put("s", 1);
     fix_refused(make(24, NULL, NULL), NULL, NULL, TU_EFORMAT, "'v'|two types", "two types");
 
+    /* {KEY: t, 'a': {'b': t}} with KEY "a.b" */
+    begin();
+    tensor("FloatStorage", "0", 6, 0, 2, 3, 3, 1);
+    put("s", 1);
+    text("a.b");
+    tensor("FloatStorage", "0", 6, 0, 2, 3, 3, 1);
+    put("s", 1);
+    text("a");
+    put("}", 1);
+    text("b");
+    tensor("FloatStorage", "0", 6, 0, 2, 3, 3, 1);
+    put("ss", 2);
+    fix_refused(make(24, NULL, NULL), NULL, NULL, TU_ENAME, "'a.b'|one 1 and one 2 keys deep",
+                "one name for two tensors");
+
     begin();
     tensor("FloatStorage", "0", 6, 0, 2, 3, 3, 1);
     put("s", 1);
