@@ -44,7 +44,7 @@ void tu_message(const struct tu_ctx *ctx, const char *kind, const char *text);
 
 /* signal.c */
 void tu_signals_begin(void);
-void tu_temporary(void *ctx, const char *path, bool born);
+void tu_temporary(void *ctx, const char *path, enum tu_temporary state);
 /* Standard output's reader has gone: end as SIGPIPE would have, or return 4. */
 int tu_pipe_status(void);
 

@@ -49,7 +49,7 @@ static void discard(struct tu_out *out)
         tui_close(out->fd);
     if (out->temp) {
         unlink(out->temp);
-        tu_job_temporary(out->job, out->temp, false);
+        tu_job_temporary(out->job, out->temp, TU_TEMP_GONE);
     }
     tu_free(out->temp);
     tu_free(out->path);
@@ -137,7 +137,7 @@ static int open_temp(struct tu_out *out, struct tu_err *err)
         char *temp = temp_beside(out->path, attempt, err);
         if (!temp)
             return TU_ENOMEM;
-        tu_job_temporary(out->job, temp, true);
+        tu_job_temporary(out->job, temp, TU_TEMP_BORN);
         out->fd = tui_open(temp, O_RDWR | O_CREAT | O_EXCL, 0666);
         if (out->fd >= 0) {
             out->temp = temp;
@@ -145,7 +145,7 @@ static int open_temp(struct tu_out *out, struct tu_err *err)
             return 0;
         }
         int sys = errno;
-        tu_job_temporary(out->job, temp, false);
+        tu_job_temporary(out->job, temp, TU_TEMP_GONE);
         tu_free(temp);
         errno = sys;
         if (sys != EEXIST)
@@ -416,7 +416,7 @@ int tu_out_commit(struct tu_out *out, bool durable, struct tu_err *err)
         if (tui_rename(out->temp, out->path) < 0) {
             code = tu_fail_errno(err, "%s: cannot rename into place", out->name);
         } else {
-            tu_job_temporary(out->job, out->temp, false);
+            tu_job_temporary(out->job, out->temp, TU_TEMP_GONE);
             tu_free(out->temp);
             out->temp = NULL;
             code = durable ? sync_folder_of(out->path, err) : 0;

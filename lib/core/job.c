@@ -20,10 +20,11 @@ void tu_job_progress(const struct tu_job *job, uint64_t done, uint64_t total)
         job->progress(job->ctx, done, total);
 }
 
-void tu_job_temporary(const struct tu_job *job, const char *path, bool born)
+void tu_job_temporary(const struct tu_job *job, const char *path,
+                      enum tu_temporary state)
 {
     if (job && job->temporary)
-        job->temporary(job->ctx, path, born);
+        job->temporary(job->ctx, path, state);
 }
 
 void tu_job_warn(const struct tu_job *job, const char *fmt, ...)

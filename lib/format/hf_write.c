@@ -51,7 +51,7 @@ struct hf_sink {
     bool force;
     size_t files;
     struct tu_sink **file; /* [files]; NULL when finished */
-    char **name;           /* [files] paths, for those that are finished */
+    char **name;           /* [files] paths */
     uint32_t *of;          /* [n] which file */
     size_t *in;            /* [n] which tensor of it */
     struct tu_buf index;   /* its text; empty for a single file */
@@ -82,14 +82,11 @@ static void close_hf(struct tu_sink *sink)
     struct hf_sink *s = (struct hf_sink *)sink;
     for (size_t k = 0; s->file && k < s->files; k++)
         tu_sink_abort(s->file[k]);
-    for (size_t k = 0; s->name && k < s->files; k++) {
-        if (s->name[k])
-            tu_job_temporary(s->job, s->name[k], false);
+    for (size_t k = 0; s->name && k < s->files; k++)
         tu_free(s->name[k]);
-    }
     if (s->folder) {
         remove_tree(s->folder);
-        tu_job_temporary(s->job, s->folder, false);
+        tu_job_temporary(s->job, s->folder, TU_TEMP_GONE);
     }
     tu_free(s->folder);
     tu_free(s->beside);
@@ -128,7 +125,7 @@ static int publish(struct hf_sink *s, struct tu_err *err)
         if (old)
             (void)!rename(old, path);
     } else {
-        tu_job_temporary(s->job, s->folder, false);
+        tu_job_temporary(s->job, s->folder, TU_TEMP_GONE);
         tu_free(s->folder);
         s->folder = NULL;
         if (old)
@@ -192,8 +189,6 @@ static int finish_hf(struct tu_sink *sink, bool durable, struct tu_err *err)
         struct tu_sink *file = s->file[k];
         s->file[k] = NULL;
         code = tu_sink_finish(file, durable, err);
-        if (!code)
-            tu_job_temporary(s->job, s->name[k], true);
     }
     if (!code && s->index.n) {
         char *path = tui_hf_join(s->folder, TUI_HF_INDEX, err);
@@ -362,13 +357,15 @@ static int make_folder(struct hf_sink *s, struct tu_err *err)
     if (tu_buf_printf(&b, err, "%s.partial-%ld", path, (long)getpid()))
         return TU_ENOMEM;
     char *folder = tu_buf_take(&b);
+    tu_job_temporary(s->job, folder, TU_TEMP_BORN);
     if (mkdir(folder, 0777)) {
         int code = tu_fail_errno(err, "%s: cannot make this folder", folder);
+        tu_job_temporary(s->job, folder, TU_TEMP_GONE);
         tu_free(folder);
         return code;
     }
     s->folder = folder;
-    tu_job_temporary(s->job, folder, true);
+    tu_job_temporary(s->job, folder, TU_TEMP_TREE);
     return 0;
 }
 

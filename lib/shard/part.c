@@ -12,6 +12,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <glob.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -151,8 +152,9 @@ static int forget(struct part *p, struct tu_arena *a, uint32_t parts, struct tu_
     if (!rc && !mark)
         rc = TU_ENOMEM;
     if (!rc && tui_is_file(mark)) {
-        tui_empty_tree(p->partial);
-        rc = undo(p, a, parts, err);
+        rc = tui_empty_tree(p->partial, err);
+        if (!rc)
+            rc = undo(p, a, parts, err);
         if (!rc && unlink(mark))
             rc = tu_fail_errno(err, "%s", mark);
     }
@@ -312,7 +314,7 @@ static int end(struct part *p, struct tui_target *t, const struct tu_shard_opts 
             if (!rc)
                 rc = mark ? tu_file_write(mark, "", 0, true, t->job, err) : TU_ENOMEM;
             if (!rc)
-                rc = tui_publish(p->partial, t->to->root, o->force, &none, err);
+                rc = tui_publish(p->partial, t->to->root, o->force, &none, t->job, err);
         }
     }
     if (!rc && !t->to->waiting && !(rc = undo(p, t->to->arena, o->parts, err)))
@@ -346,6 +348,32 @@ uint64_t tui_part_held(const struct tu_ckpt *from, struct tu_ckpt *to,
             held += (uint64_t)st.st_blocks * 512;
     }
     return held;
+}
+
+void tui_part_others(const struct tu_ckpt *from, struct tu_ckpt *to,
+                     const struct tu_shard_opts *o, const struct tu_job *job)
+{
+    const struct tu_shard_opts each = by_files(to, o);
+    const char *own = partial_path(from, to, &each, NULL);
+    glob_t found = {0};
+    struct tu_buf like = {0};
+    for (const char *s = to->root; *s; s++) {
+        if (strchr("*?[\\", *s))
+            (void)!tu_buf_add(&like, "\\", 1, NULL);
+        (void)!tu_buf_add(&like, s, 1, NULL);
+    }
+    if (own && !tu_buf_text(&like, ".partial-*.parts", NULL) &&
+        !glob(like.data, GLOB_NOSORT, NULL, &found)) {
+        size_t n = strlen(own);
+        for (size_t i = 0; i < found.gl_pathc; i++)
+            if (strncmp(found.gl_pathv[i], own, n) || found.gl_pathv[i][n] != '.')
+                tu_job_warn(job,
+                            "%.80s: parts of another conversion wait for it too: the source, "
+                            "N or an option was another (%.100s)",
+                            to->root, found.gl_pathv[i]);
+        globfree(&found);
+    }
+    tu_buf_release(&like);
 }
 
 int tui_convert_part(const struct tu_ckpt *from, struct tu_ckpt *to,

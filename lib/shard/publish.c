@@ -25,7 +25,6 @@
 
 #include "publish.h"
 
-
 static int remove_one(const char *path, const struct stat *st, int type, struct FTW *at)
 {
     (void)st;
@@ -41,12 +40,14 @@ static int remove_below(const char *path, const struct stat *st, int type, struc
 
 void tui_remove_tree(const char *path)
 {
-    nftw(path, remove_one, 16, FTW_DEPTH | FTW_PHYS);
+    nftw(path, remove_one, 1, FTW_DEPTH | FTW_PHYS);
 }
 
-void tui_empty_tree(const char *path)
+int tui_empty_tree(const char *path, struct tu_err *err)
 {
-    nftw(path, remove_below, 16, FTW_DEPTH | FTW_PHYS);
+    return nftw(path, remove_below, 1, FTW_DEPTH | FTW_PHYS)
+               ? tu_fail_errno(err, "%s: what a run that was killed left stays", path)
+               : 0;
 }
 
 /* The folder that holds a path: "." for a bare name. */
@@ -381,18 +382,22 @@ static int lock_folder(const char *path, int how, int *lock, struct tu_err *err)
 
 /* Remove what was there before and has the partial name now, unless a later run of the
  * plan has taken it over. */
-static void discard(const char *partial)
+static void discard(const char *partial, const struct tu_job *job)
 {
     int lock;
     if (lock_folder(partial, 0, &lock, NULL))
         return;
+    tu_job_temporary(job, partial, TU_TEMP_GONE); /* it was another folder */
+    tu_job_temporary(job, partial, TU_TEMP_BORN);
+    tu_job_temporary(job, partial, TU_TEMP_TREE);
     tui_remove_tree(partial);
+    tu_job_temporary(job, partial, TU_TEMP_GONE);
     close(lock);
 }
 
 /* On success *lock is closed and -1: the partial folder is ours no more. */
 int tui_publish(const char *partial, const char *root, bool force, int *lock,
-                struct tu_err *err)
+                const struct tu_job *job, struct tu_err *err)
 {
     char *parent = parent_of(root, err);
     int rc = parent ? 0 : TU_ENOMEM;
@@ -416,13 +421,14 @@ int tui_publish(const char *partial, const char *root, bool force, int *lock,
     if (!rc)
         *lock = -1;
     if (!rc && exchanged)
-        discard(partial);
+        discard(partial, job);
     tu_free(parent);
     return rc;
 }
 
+/* *spare: a descriptor in reserve for the removal, which has to list folders. */
 static int make_partial(struct tu_ckpt *to, const struct tu_job *job, char **out, int *lock,
-                        struct tu_err *err)
+                        int *spare, struct tu_err *err)
 {
     size_t n = strlen(to->root);
     while (n > 1 && to->root[n - 1] == '/')
@@ -431,14 +437,22 @@ static int make_partial(struct tu_ckpt *to, const struct tu_job *job, char **out
                                  tui_plan_id(to));
     if (!path)
         return TU_ENOMEM;
-    *out = path;
-    tu_job_temporary(job, path, true);
-    if (mkdir(path, 0777) && errno != EEXIST)
+    *spare = open("/dev/null", O_RDONLY | O_CLOEXEC);
+    if (*spare < 0)
         return tu_fail_errno(err, "%s", path);
-    int rc = lock_folder(path, LOCK_NB, lock, err);
-    if (!rc)
-        tui_empty_tree(path); /* of a run that was killed */
-    return rc;
+    tu_job_temporary(job, path, TU_TEMP_BORN);
+    bool made = !mkdir(path, 0777);
+    int rc = made || errno == EEXIST ? lock_folder(path, LOCK_NB, lock, err)
+                                     : tu_fail_errno(err, "%s", path);
+    if (rc) { /* another's, or none: a signal must not touch it */
+        tu_job_temporary(job, path, TU_TEMP_GONE);
+        if (made && rc != TU_EEXISTS)
+            rmdir(path);
+        return rc;
+    }
+    *out = path;
+    tu_job_temporary(job, path, TU_TEMP_TREE);
+    return made ? 0 : tui_empty_tree(path, err);
 }
 
 /* Which of two different copies is right cannot be guessed: tied heads are always compared,
@@ -459,7 +473,7 @@ int tu_ckpt_convert(const struct tu_ckpt *from, struct tu_ckpt *to,
     struct tui_target t = {.to = to, .job = job, .folder = ""};
     bool folder = to->files && *to->file[0].path;
     char *partial = NULL;
-    int lock = -1;
+    int lock = -1, spare = -1;
     if (!to->files)
         return tu_fail(err, TU_EUSAGE, "%.200s: there is nothing to convert", from->root);
     struct tu_digest *d = digest ? digest : tu_calloc(from->atoms + 1, sizeof *d, err);
@@ -467,12 +481,13 @@ int tu_ckpt_convert(const struct tu_ckpt *from, struct tu_ckpt *to,
     if (!rc)
         rc = agree(from, o, job, err);
     if (!rc && o && (o->parts || o->resume)) {
+        tui_part_others(from, to, o, job);
         rc = o->parts ? tui_convert_part(from, to, o, job, d, err)
                       : tui_convert_files(from, to, o, job, d, err);
         goto out;
     }
     if (!rc && folder) {
-        rc = make_partial(to, job, &partial, &lock, err);
+        rc = make_partial(to, job, &partial, &lock, &spare, err);
         t.folder = partial;
     }
     if (!rc)
@@ -480,13 +495,15 @@ int tu_ckpt_convert(const struct tu_ckpt *from, struct tu_ckpt *to,
     if (!rc && folder)
         rc = write_rest(&t, d, from->atoms, err);
     if (!rc && folder)
-        rc = tui_publish(partial, to->root, o && o->force, &lock, err);
+        rc = tui_publish(partial, to->root, o && o->force, &lock, job, err);
+    if (spare >= 0)
+        close(spare);
     if (lock >= 0) { /* failed, and the folder is still ours */
         tui_remove_tree(partial);
         close(lock);
     }
     if (partial)
-        tu_job_temporary(job, partial, false);
+        tu_job_temporary(job, partial, TU_TEMP_GONE);
 out:
     if (d != digest)
         tu_free(d);

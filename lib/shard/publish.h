@@ -28,12 +28,12 @@ int tui_target_rest(struct tui_target *t, const char *digests, size_t n,
                     struct tu_err *err);
 /* Give the partial folder its name. On success *lock is closed and -1. */
 int tui_publish(const char *partial, const char *root, bool force, int *lock,
-                struct tu_err *err);
+                const struct tu_job *job, struct tu_err *err);
 /* The lines of those that have a name, sorted. */
 int tui_digest_text(struct tu_buf *out, const struct tu_digest *d, size_t n,
                     struct tu_err *err);
 void tui_remove_tree(const char *path);
-void tui_empty_tree(const char *path);
+int tui_empty_tree(const char *path, struct tu_err *err);
 
 /* A conversion file by file, each kept when the next is interrupted (o->resume). */
 int tui_convert_files(const struct tu_ckpt *from, struct tu_ckpt *to,
@@ -42,6 +42,9 @@ int tui_convert_files(const struct tu_ckpt *from, struct tu_ckpt *to,
 /* Bytes on disk of what earlier runs of these parts have written. */
 uint64_t tui_part_held(const struct tu_ckpt *from, struct tu_ckpt *to,
                        const struct tu_shard_opts *o);
+/* Warn where parts of another conversion wait for the same destination. */
+void tui_part_others(const struct tu_ckpt *from, struct tu_ckpt *to,
+                     const struct tu_shard_opts *o, const struct tu_job *job);
 /* A conversion by one of o->parts processes. */
 int tui_convert_part(const struct tu_ckpt *from, struct tu_ckpt *to,
                      const struct tu_shard_opts *o, const struct tu_job *job,

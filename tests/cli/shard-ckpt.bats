@@ -515,6 +515,39 @@ END
     only_files big.tns
 }
 
+@test "a signal leaves no partial folder, whatever is in it" {
+    # shellcheck disable=SC2046 # words
+    tns-gen $(printf 'w%d:shape=16384 ' {1..90}) --dtype f32 --dist uniform |
+        shard-ckpt save -q --to safetensors m.safetensors
+    cp -r "$DATA/deepspeed/llama_z1_dp2" z # becomes folders in folders
+    local killed=0 i pid signal rc
+    for ((i = 0; i < 24; i++)); do
+        local to=(--to universal z)
+        ((i % 2)) && to=(--to hf --max-shard-size 64K m.safetensors) # 90 files
+        signal=TERM
+        ((i % 3)) && signal=HUP
+        shard-ckpt convert -q "${to[@]}" out &
+        pid=$!
+        until [ -e out ] || compgen -G 'out.partial-*' >/dev/null; do sleep 0.002; done
+        sleep "0.0$((RANDOM % 3))$((RANDOM % 10))"
+        kill -s $signal $pid 2>/dev/null || true
+        rc=0
+        wait $pid || rc=$?
+        [ $rc = 0 ] || { [ $rc -gt 128 ] && killed=$((killed + 1)); }
+        rm -rf out
+        if compgen -G 'out.partial-*'; then return 1; fi
+    done
+    [ $killed -gt 0 ]
+}
+
+@test "a conversion without descriptors leaves no partial folder" {
+    for n in 6 7 8 9 10; do
+        run -4 bash -c "exec 3>/dev/null; ulimit -n $n
+            shard-ckpt convert --to megatron:tp=2,pp=2 '$DATA/hf/llama_demo' out"
+        if compgen -G 'out*'; then return 1; fi
+    done
+}
+
 @test "save does not wait for a terminal" {
     needs_terminal
     run script -qec 'shard-ckpt save --to hf out; echo status $?' /dev/null
@@ -968,6 +1001,16 @@ a_hole() {
     run -0 bash -c "ulimit -Sn 32; shard-ckpt diff '$DATA/deepspeed/llama_z1_dp2' u"
     run -4 bash -c "ulimit -n 32; shard-ckpt ls u"
     assert_output --partial 'Too many open files'
+}
+
+@test "parts of two conversions to one destination say so" {
+    run -0 --separate-stderr shard-ckpt convert --to tns:ranks=2 --part 1/2 "$DATA/hf/llama" o
+    assert_equal "$stderr" ''
+    run -0 --separate-stderr shard-ckpt convert --to tns:ranks=2 --part 2/2 "$DATA/hf/qwen2" o
+    assert_regex "$stderr" 'o: parts of another conversion wait for it too'
+    run -0 --separate-stderr shard-ckpt convert --to tns:ranks=2 --part 2/2 "$DATA/hf/llama" o
+    assert_regex "$stderr" 'o\.partial-[0-9a-f]{8}\.parts'
+    run -0 shard-ckpt diff "$DATA/hf/llama" o
 }
 
 # bats test_tags=slow

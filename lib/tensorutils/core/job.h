@@ -17,6 +17,13 @@ struct tu_pool;
 
 #define TU_JOB_MEMORY_DEFAULT (UINT64_C(128) << 20) /* bytes */
 
+/* What is under a temporary name. */
+enum tu_temporary {
+    TU_TEMP_GONE, /* nothing: renamed or removed */
+    TU_TEMP_BORN, /* a file or an empty folder, in a moment */
+    TU_TEMP_TREE, /* a folder, and all that will be below it is ours too */
+};
+
 struct tu_job {
     struct tu_pool *pool; /* borrowed; NULL: the calling thread alone */
     uint64_t memory;      /* bytes of buffers the call may hold; 0: TU_JOB_MEMORY_DEFAULT */
@@ -25,9 +32,8 @@ struct tu_job {
     void (*progress)(void *ctx, uint64_t done, uint64_t total);
     /* True asks the call to stop soon with TU_ECANCEL. From any thread; cheap. */
     bool (*cancelled)(void *ctx);
-    /* A file at path is about to be born under a temporary name (born), or has been renamed
-     * or removed (!born): the caller unlinks the living ones when a signal ends it. */
-    void (*temporary)(void *ctx, const char *path, bool born);
+    /* The caller removes what is not gone when a signal ends it. */
+    void (*temporary)(void *ctx, const char *path, enum tu_temporary state);
     /* Something the user should know though the call goes on: one line as in err.h. */
     void (*warn)(void *ctx, const char *msg);
 };
@@ -36,7 +42,8 @@ struct tu_job {
 TU_API uint64_t tu_job_memory(const struct tu_job *job);
 TU_API bool tu_job_cancelled(const struct tu_job *job);
 TU_API void tu_job_progress(const struct tu_job *job, uint64_t done, uint64_t total);
-TU_API void tu_job_temporary(const struct tu_job *job, const char *path, bool born);
+TU_API void tu_job_temporary(const struct tu_job *job, const char *path,
+                             enum tu_temporary state);
 TU_API void tu_job_warn(const struct tu_job *job, const char *fmt, ...)
     TU_PRINTF(2, 3);
 

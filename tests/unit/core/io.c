@@ -205,13 +205,13 @@ struct temporaries {
     bool early; /* told before the file existed */
 };
 
-static void on_temporary(void *ctx, const char *path, bool born)
+static void on_temporary(void *ctx, const char *path, enum tu_temporary state)
 {
     struct temporaries *t = ctx;
     snprintf(t->path, sizeof t->path, "%s", path);
-    if (born)
+    if (state == TU_TEMP_BORN)
         t->early = access(path, F_OK) < 0;
-    *(born ? &t->born : &t->gone) += 1;
+    *(state == TU_TEMP_BORN ? &t->born : &t->gone) += 1;
 }
 
 static void test_out_rename(void)

@@ -22,11 +22,11 @@ static bool yes(void *ctx)
     return ctx != NULL;
 }
 
-static void on_temporary(void *ctx, const char *path, bool born)
+static void on_temporary(void *ctx, const char *path, enum tu_temporary state)
 {
     struct heard *h = ctx;
     h->path = path;
-    h->born = born;
+    h->born = state == TU_TEMP_BORN;
 }
 
 static void on_warn(void *ctx, const char *msg)
@@ -47,14 +47,14 @@ int main(void)
         eq_u64(tu_job_memory(silent[i]), 134217728, "default memory is 128 MiB");
         ok(!tu_job_cancelled(silent[i]), "not cancelled");
         tu_job_progress(silent[i], 1, 2);
-        tu_job_temporary(silent[i], "x", true);
+        tu_job_temporary(silent[i], "x", TU_TEMP_BORN);
         tu_job_warn(silent[i], "%d", 1);
     }
     eq_u64(tu_job_memory(&job), 5, "memory");
     ok(tu_job_cancelled(&job), "cancelled");
     tu_job_progress(&job, 3, 4);
     ok(h.done == 3 && h.total == 4, "progress");
-    tu_job_temporary(&job, "p", true);
+    tu_job_temporary(&job, "p", TU_TEMP_BORN);
     ok(strcmp(h.path, "p") == 0 && h.born, "temporary");
     tu_job_warn(&job, "%s %d", "w", 9);
     eq_str(h.msg, "w 9", "warning");
