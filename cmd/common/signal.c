@@ -7,7 +7,8 @@
  * folder: none is born behind its back.
  *
  * SIGPIPE is ignored while we run, so that a closed pipe is an error of write and output
- * files are cleaned up; the process then ends as it would have by the signal. SIGXFSZ is ignored too: a limit on the size of files is an error of write. */
+ * files are cleaned up; the process then ends as it would have by the signal. SIGXFSZ is
+ * ignored too: a limit on the size of files is an error of write. */
 
 /* syscall needs _GNU_SOURCE. */
 #define _GNU_SOURCE
@@ -102,7 +103,7 @@ static void on_signal(int sig)
         errno = kept;
         return;
     }
-    for (size_t i = 0; i < TEMPORARIES; i++) /* first, while descriptors hold locks */
+    for (size_t i = 0; i < TEMPORARIES; i++)
         if (atomic_load(&temporary[i].alive) && !atomic_load(&temporary[i].tree))
             unlink(temporary[i].path);
     for (size_t i = 0; i < TEMPORARIES; i++)

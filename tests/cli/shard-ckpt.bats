@@ -522,11 +522,11 @@ END
     cp -r "$DATA/deepspeed/llama_z1_dp2" z # becomes folders in folders
     local killed=0 i pid signal rc
     for ((i = 0; i < 24; i++)); do
-        local to=(--to universal z)
-        ((i % 2)) && to=(--to hf --max-shard-size 64K m.safetensors) # 90 files
+        local how=(--to universal z)
+        ((i % 2)) && how=(--to hf --max-shard-size 64K m.safetensors) # 90 files
         signal=TERM
         ((i % 3)) && signal=HUP
-        shard-ckpt convert -q "${to[@]}" out &
+        shard-ckpt convert -q "${how[@]}" out &
         pid=$!
         until [ -e out ] || compgen -G 'out.partial-*' >/dev/null; do sleep 0.002; done
         sleep "0.0$((RANDOM % 3))$((RANDOM % 10))"
