@@ -223,7 +223,8 @@ static void refused(void)
         { PLACE(KEY0, INFO("''", AT(0))), TU_EFORMAT, "is said to be in ''", "no file name" },
         { PLACE(KEY0, INFO("'/etc/passwd'", AT(0))), TU_EFORMAT, "in '/etc/passwd'", "a file elsewhere" },
         { PLACE(KEY0, INFO("'a/../../b'", AT(0))), TU_EFORMAT, "in 'a/../../b'", "a file above" },
-        { PLACE(KEY0, INFO("'__9_0.distcp'", AT(0))), TU_EIO, "__9_0.distcp", "a file that is not there" },
+        { PLACE(KEY0, INFO("'__9_0.distcp'", AT(0))), TU_EINCOMPLETE, "__9_0.distcp: missing",
+          "a file that is not there" },
         { PLACE(KEY0, INFO(FILE0, "'offset': 0, 'length': 0")), TU_ETRUNC, "0 long", "no bytes" },
         { PLACE(KEY0, INFO(FILE0, "'offset': $o1, 'length': 5000")), TU_ETRUNC, "5000 long",
           "past the end" },
@@ -237,7 +238,8 @@ static void refused(void)
     fix_refused(fix_path("dcp"), NULL, NULL, TU_ETRUNC, "without STOP", "half a pickle");
     unlink(fix_path("dcp/.metadata"));
     fix_refused(fix_path("dcp"), NULL, NULL, TU_EMAGIC, "a folder without tensor files", "no .metadata");
-    fix_refused(fix_path("dcp"), tu_format_find("dcp"), NULL, TU_EIO, ".metadata", "none, though asked");
+    fix_refused(fix_path("dcp"), tu_format_find("dcp"), NULL, TU_EINCOMPLETE,
+                ".metadata: missing", "none, though asked");
 }
 
 #define STORAGE "@('storage', torch:FloatStorage, '0', 'cpu', 6)"
