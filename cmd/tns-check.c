@@ -32,7 +32,19 @@ struct seen {
     uint64_t segments, records, tensors, bytes, lost;
     uint32_t digest; /* CRC-32 of the segments' digests; of one segment: its own */
     struct tu_err first; /* code 0: sound */
+    bool pending, tensor; /* a record whose payload is verified by the next step, of a tensor */
+    uint64_t at, end;     /* and where it lies */
 };
+
+/* A record counts when what follows it is reached, or what is wrong lies behind it. */
+static void count(struct seen *s, const struct tu_err *err)
+{
+    if (s->pending && !(err && err->offset >= s->at && err->offset < s->end)) {
+        s->records++;
+        s->tensors += s->tensor;
+    }
+    s->pending = false;
+}
 
 static void end_segment(struct seen *s, uint32_t digest)
 {
@@ -81,6 +93,7 @@ static void read_all(struct tu_ctx *ctx, struct tu_reader *r, struct seen *s)
     for (;;) {
         if (tu_reader_next(r, &rec, &err)) {
             tu_error(ctx, &err);
+            count(s, &err);
             if (!s->first.code)
                 s->first = err;
             if (!opt.recover || tu_err_status(err.code) != TU_STATUS_DATA ||
@@ -88,13 +101,16 @@ static void read_all(struct tu_ctx *ctx, struct tu_reader *r, struct seen *s)
                 break;
             continue;
         }
+        count(s, NULL);
         if (!rec)
             break;
         if (rec->type == TU_REC_END) {
             end_segment(s, (uint32_t)rec->word[3]);
         } else {
-            s->records++;
-            s->tensors += rec->type == TU_REC_TENSOR;
+            s->pending = true;
+            s->tensor = rec->type == TU_REC_TENSOR;
+            s->at = rec->offset;
+            s->end = s->at + rec->header_len + rec->payload_len;
         }
     }
     s->bytes = tu_reader_pos(r);

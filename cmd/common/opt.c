@@ -158,7 +158,7 @@ static int not_apart(const struct walk *w, const struct tu_opt *o)
     for (const char *const *c = o->choices; next && o->type == TU_OPT_CHOICE && *c; c++)
         if (!strcmp(*c, next))
             return tu_fail(w->err, TU_EUSAGE,
-                           "option '--%s' takes its value behind '=': --%s=%s; a file of "
+                           "option '--%s' takes its value after '=': --%s=%s; a file of "
                            "this name is ./%s",
                            o->name, o->name, next, next);
     return 0;

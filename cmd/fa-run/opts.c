@@ -32,7 +32,7 @@ const struct tu_opt fa_shared[] = {
      &fa_opts.scale, NULL, 0},
     {0, "causal", NULL, "hide later keys; br aligns the ends of q and k, tl their starts",
      TU_OPT_CHOICE, &fa_opts.causal, causals, TU_OPT_MAYBE},
-    {0, "window", "L,R", "keys from L before to R behind the query; -1: no limit",
+    {0, "window", "L,R", "keys from L before to R after the query; -1: no limit",
      TU_OPT_I64, &fa_opts.window, NULL, TU_OPT_LIST},
     {0, "sliding-window", NULL,
      "the same as --window W-1,0: a model's window counts the query's key", TU_OPT_I64,

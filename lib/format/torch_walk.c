@@ -60,10 +60,14 @@ static int fail_at_path(struct walker *w, int rc)
 /* The value at the path is not kept. */
 static void drop(struct walker *w)
 {
-    size_t used = strlen(w->lost);
+    size_t used = strlen(w->lost), n;
+    const char *path = w->path.n ? w->path.data : "the object itself";
     char shown[88];
     w->dropped++;
-    tu_text_short(path_text(w), strlen(path_text(w)), shown);
+    tu_text_short(path, strlen(path), shown);
+    n = strlen(shown);
+    if (used >= n && !strcmp(w->lost + used - n, shown))
+        return; /* several values under one path */
     if (used + strlen(shown) + 3 < sizeof w->lost)
         snprintf(w->lost + used, sizeof w->lost - used, "%s%s", used ? ", " : "", shown);
 }
@@ -308,7 +312,9 @@ static int add_meta(struct walker *w, const struct tu_job *job)
 {
     struct tu_buf text = {0};
     if (w->dropped) {
-        tu_job_warn(job, "%s: %llu values of the object do not fit its metadata: %s",
+        tu_job_warn(job,
+                    "%s: %llu values beside the tensors do not fit its metadata and are left "
+                    "out: %s",
                     w->t->base.path, (unsigned long long)w->dropped, w->lost);
     } else if (!json_object_size(w->values)) {
         return 0;

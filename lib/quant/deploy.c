@@ -219,15 +219,33 @@ static int look_at_order(struct maker *m, size_t at, struct tu_err *err)
     return rc;
 }
 
+/* Names of the codecs that an engine loads, each once. */
+static int unknown(const char *name, const char *codec, struct tu_err *err)
+{
+    char list[160] = " ", word[24]; /* a blank on either side of each, as in the table */
+    for (const struct tui_deploy *d = tui_deploys; d->method; d++)
+        for (const char *p = d->codecs + 1; *p; p += strcspn(p, " ") + 1) {
+            snprintf(word, sizeof word, " %.*s ", (int)strcspn(p, " "), p);
+            if (!strstr(list, word))
+                snprintf(list + strlen(list), sizeof list - strlen(list), "%s", word + 1);
+        }
+    return tu_fail(err, TU_EUSAGE,
+                   "'%.40s': codec '%.16s': no engine loads it from safetensors, but%.*s", name,
+                   codec, (int)strlen(list) - 1, list);
+}
+
 static int write_coded(struct maker *m, size_t i, const struct tu_spec *spec,
                        const struct tu_coding *c, uint32_t dtype, struct tu_err *err)
 {
     const char *name = m->in->tensor[i].name;
     size_t len = tui_deploy_stem(name);
     const struct tui_deploy *d = tui_deploy_find(spec);
-    if (!d || !len)
-        return tu_fail(err, TU_EUSAGE, "'%.80s': %s '%s': no engine loads it from safetensors",
-                       name, d ? "name without .weight, codec" : "codec", spec->name);
+    if (!d)
+        return unknown(name, spec->name, err);
+    if (!len)
+        return tu_fail(err, TU_EUSAGE,
+                       "'%.80s': codes have names that end in .weight where an engine loads them",
+                       name);
     if (m->deploy && strcmp(m->deploy->method, d->method))
         return tu_fail(err, TU_EUSAGE,
                        "'%.80s' is for quant_method %s, others are for %s: an engine takes one",
@@ -280,6 +298,24 @@ static int write_one(struct maker *m, size_t i, size_t *taken, struct tu_err *er
     return rc;
 }
 
+/* The text of a configuration with a key more, or another value of it; what its author wrote stays
+ * as it is where the key is new. */
+static int add_quant(struct tu_buf *out, const char *text, size_t n, json_t *config,
+                     const char *quant, json_t *q, struct tu_err *err)
+{
+    bool known = json_object_get(config, "quantization_config");
+    if (json_object_set(config, "quantization_config", q))
+        return tu_fail(err, TU_ENOMEM, "out of memory");
+    while (n && text[n - 1] != '}')
+        n--;
+    if (known || !n)
+        return tu_json_dump(out, config, err);
+    for (n--; n && strchr(" \t\r\n", text[n - 1]);)
+        n--;
+    return tu_buf_printf(out, err, "%.*s%s\n  \"quantization_config\": %s\n}\n", (int)n, text,
+                         n && text[n - 1] == '{' ? "" : ",", quant);
+}
+
 /* META "files" with config.json that says so too, for an engine to find it. */
 static int merge_config(struct maker *m, const char *quant, struct tu_meta *out,
                         struct tu_err *err)
@@ -292,12 +328,15 @@ static int merge_config(struct maker *m, const char *quant, struct tu_meta *out,
         json_decref(files);
         rc = tu_json_parse(&files, m->in->meta[i].json, m->in->meta[i].n, NULL, err);
     }
-    const json_t *text = json_object_get(files, "config.json");
-    if (!rc && text)
-        rc = tu_json_parse(&config, json_string_value(text), json_string_length(text), NULL, err);
+    const json_t *file = json_object_get(files, "config.json");
+    const char *text = json_string_value(file);
+    const struct tu_json_limits limits = {.object = true};
     struct tu_buf b = {0};
-    if (!rc && config && !json_object_set(config, "quantization_config", q) &&
-        !(rc = tu_json_dump(&b, config, err)))
+    if (!rc && file)
+        rc = tu_json_parse(&config, text, json_string_length(file), &limits, err);
+    if (!rc && config)
+        rc = add_quant(&b, text, json_string_length(file), config, quant, q, err);
+    if (!rc && config)
         json_object_set_new(add, "config.json", json_stringn(b.data, b.n));
     tu_buf_reset(&b);
     const char *own = !strcmp(m->deploy->method, "gptq")  ? "quantize_config.json"

@@ -69,6 +69,26 @@ prepare() {
     done
 }
 
+@test "what kill -9 leaves has the name that tensorutils(7) gives, and goes as it says" {
+    mkfifo pipe
+    tns-cat pipe -o y.tns &
+    local pid=$!
+    exec 9>pipe
+    head -c 300 x.tns >&9
+    for _ in {1..200}; do
+        [ "$(find . -type f | wc -l)" -gt 1 ] && break
+        sleep 0.02
+    done
+    kill -9 $pid
+    wait $pid || :
+    exec 9>&-
+    rm pipe
+    find . -name '.tensorutils-????????????' | grep -q .
+    grep -qF 'find DIR -name \(aq.tensorutils-????????????\(aq -delete' "$ROOT/man/tensorutils.7"
+    find . -name '.tensorutils-????????????' -delete
+    only_files x.tns
+}
+
 @test "SIGPIPE: killed quietly by default, status 4 where it is ignored" {
     run bash -c 'tns-gen big --shape 4194304 2>err | head -c 1 >/dev/null; echo "${PIPESTATUS[0]}"'
     assert_output 141

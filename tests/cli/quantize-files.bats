@@ -21,8 +21,10 @@ GGUF=$ROOT/tests/data/gguf/hf
 }
 
 @test "what engines look for in config.json" {
-    method() { quantize -q -t "$1" "$HF/llama" -o d/ -f && grep -o '"quantization_config":.*"vocab_size"' d/config.json; }
+    method() { quantize -q -t "$1" "$HF/llama" -o d/ -f && grep '^  "quantization_config": {' d/config.json; }
     method int4:group=16
+    # The rest stays as it was written.
+    diff <(sed '$d; s/,$//' "$HF/llama/config.json") <(sed '/"quantization_config"/,$d; s/,$//' d/config.json)
     run -0 method int4:group=16
     assert_output --partial '"format":"pack-quantized"'
     assert_output --partial '"group_size":16,"num_bits":4,"strategy":"group","symmetric":true,"type":"int"'
@@ -41,7 +43,7 @@ GGUF=$ROOT/tests/data/gguf/hf
 
 @test "what no engine loads, and two engines at once, are refused before a file is there" {
     run -2 --separate-stderr quantize -q -t q4_0 "$HF/llama_even" -o d/
-    [[ $stderr == *"no engine loads it from safetensors"* ]]
+    [[ $stderr == *"no engine loads it from safetensors, but int4 int3 int2 int8 "*" nf4 fp4 fp8_block"* ]]
     run -2 --separate-stderr quantize -q -t nf4 -r '.*down=fp8_channel' "$HF/llama" -o d/
     [[ $stderr == *"an engine takes one"* ]]
     [ ! -e d ]

@@ -44,4 +44,11 @@ prepare() {
     run -3 --separate-stderr tns-check --recover --json y.tns
     assert_output --partial '"tensors":2'
     refute_output --partial '"lost_bytes":0'
+    # A record with a wrong payload is not counted either.
+    tns-gen a b --shape 100 -o two.tns
+    printf '\377' | dd of=two.tns bs=1 seek=300 conv=notrunc status=none
+    run -3 --separate-stderr tns-check --recover --json two.tns
+    assert_output --partial '"records":1,"tensors":1,"bytes":1280'
+    run -3 --separate-stderr tns-check --json <(head -c 700 two.tns | tail -c 576)
+    assert_output --partial '"records":0,"tensors":0'
 }
