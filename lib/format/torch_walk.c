@@ -44,7 +44,7 @@ struct walker {
 
 static const char *path_text(const struct walker *w)
 {
-    return w->path.n ? w->path.data : "tensor";
+    return w->path.n ? w->path.data : w->depth ? "" : "tensor";
 }
 
 static int fail_at_path(struct walker *w, int rc)
@@ -199,6 +199,9 @@ static int set_path(struct walker *w, const struct frame *f, const struct tu_pno
     if (rc == 0)
         rc = key ? key_text(&w->path, key, position, w->err)
                  : tu_buf_printf(&w->path, w->err, "%zu", position);
+    if (rc == 0 && w->path.n && memchr(w->path.data, 0, w->path.n)) /* it would cut the name */
+        return tu_fail(w->err, TU_ENAME, "key %zu of its dictionary goes on behind a NUL",
+                       position);
     return rc;
 }
 

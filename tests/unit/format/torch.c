@@ -341,6 +341,22 @@ static void oddities(void)
     fix_refused(make(24, NULL, NULL), NULL, NULL, TU_ENAME, "'a.b'|one 1 and one 2 keys deep",
                 "one name for two tensors");
 
+    /* {KEY: t, 'a\0y': t}: the second would be taken for 'a'; and {KEY: t, '': t} */
+    begin();
+    tensor("FloatStorage", "0", 6, 0, 2, 3, 3, 1);
+    put("sX\3\0\0\0a\0y", 9);
+    tensor("FloatStorage", "0", 6, 0, 2, 3, 3, 1);
+    put("s", 1);
+    fix_refused(make(24, NULL, NULL), NULL, NULL, TU_ENAME, "'a'|key 1 of|behind a NUL",
+                "a key with a NUL");
+    begin();
+    tensor("FloatStorage", "0", 6, 0, 2, 3, 3, 1);
+    put("s", 1);
+    text("");
+    tensor("FloatStorage", "0", 6, 0, 2, 3, 3, 1);
+    put("s", 1);
+    fix_refused(make(24, NULL, NULL), NULL, NULL, TU_ENAME, "name of 0 bytes", "an empty key");
+
     begin();
     tensor("FloatStorage", "0", 6, 0, 2, 3, 3, 1);
     put("s", 1);
