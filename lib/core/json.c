@@ -219,6 +219,16 @@ int tu_json_parse(struct json_t **out, const char *text, size_t n,
     return 0;
 }
 
+int tu_json_copy(json_t **out, const json_t *v, struct tu_err *err)
+{
+    *out = json_deep_copy(v);
+    if (*out && json_equal(v, *out))
+        return 0;
+    json_decref(*out);
+    *out = NULL;
+    return tu_fail(err, TU_ENOMEM, "out of memory");
+}
+
 bool tu_json_count(const struct json_t *v, uint64_t *out)
 {
     if (json_is_integer(v)) {

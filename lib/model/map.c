@@ -311,19 +311,24 @@ size_t tu_role_text(char *out, size_t cap, const char *role, uint64_t expert)
     return (size_t)n;
 }
 
-size_t tu_map_line(const struct tu_map *m, const char *role)
+int tu_map_line(const struct tu_map *m, const char *role, size_t *line, struct tu_err *err)
 {
     size_t len = strlen(role);
+    *line = SIZE_MAX;
     for (size_t i = 0; i < m->n; i++)
         for (unsigned k = 0; k < m->line[i].roles; k++) {
             bool yes = false;
-            if (m->line[i].role[k].inverse &&
-                !tu_pattern_match(m->line[i].role[k].inverse, role, len, NULL, &yes,
-                                  NULL) &&
-                yes)
-                return i;
+            int rc = !m->line[i].role[k].inverse
+                         ? 0
+                         : tu_pattern_match(m->line[i].role[k].inverse, role, len, NULL, &yes, err);
+            if (rc)
+                return rc;
+            if (yes) {
+                *line = i;
+                return 0;
+            }
         }
-    return SIZE_MAX;
+    return 0;
 }
 
 int tu_map_builtin(struct tu_map **out, const char *name, struct tu_err *err)

@@ -104,9 +104,13 @@ double tu_coding_bpw(const struct tu_coding *c)
 static json_t *dims(const uint64_t *dim, unsigned rank)
 {
     json_t *a = json_array();
-    for (unsigned i = 0; a && i < rank; i++)
-        json_array_append_new(a, json_integer((json_int_t)dim[i]));
-    return a;
+    bool all = true;
+    for (unsigned i = 0; i < rank; i++)
+        all &= !json_array_append_new(a, json_integer((json_int_t)dim[i]));
+    if (all)
+        return a;
+    json_decref(a);
+    return NULL;
 }
 
 int tu_coding_meta(const struct tu_coding *c, const struct tu_spec *spec,

@@ -336,16 +336,15 @@ static int merge_config(struct maker *m, const char *quant, struct tu_meta *out,
         rc = tu_json_parse(&config, text, json_string_length(file), &limits, err);
     if (!rc && config)
         rc = add_quant(&b, text, json_string_length(file), config, quant, q, err);
-    if (!rc && config)
-        json_object_set_new(add, "config.json", json_stringn(b.data, b.n));
+    bool all = !config || rc || !json_object_set_new(add, "config.json", json_stringn(b.data, b.n));
     tu_buf_reset(&b);
     const char *own = !strcmp(m->deploy->method, "gptq")  ? "quantize_config.json"
                       : !strcmp(m->deploy->method, "awq") ? "quant_config.json"
                                                           : NULL;
     if (!rc && own)
-        json_object_set_new(add, own, json_string(quant));
+        all &= !json_object_set_new(add, own, json_string(quant));
     if (!rc)
-        rc = tu_json_dump(&b, add, err);
+        rc = all ? tu_json_dump(&b, add, err) : tu_fail(err, TU_ENOMEM, "out of memory");
     *out = (struct tu_meta){"files", rc ? NULL : tu_arena_text(m->arena, b.data, b.n, err), b.n};
     tu_buf_release(&b);
     json_decref(files);

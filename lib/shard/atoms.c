@@ -116,24 +116,27 @@ static int sort_atoms(struct tu_ckpt *c, struct tu_err *err)
 {
     struct order *o = tu_alloc(c->atoms + 1, sizeof *o, err);
     struct tu_atom *sorted = tu_alloc(c->atoms + 1, sizeof *sorted, err);
-    if (!o || !sorted) {
-        tu_free(o);
-        tu_free(sorted);
-        return TU_ENOMEM;
-    }
-    for (uint32_t i = 0; i < c->atoms; i++) {
+    int rc = o && sorted ? 0 : TU_ENOMEM;
+    for (uint32_t i = 0; i < c->atoms && !rc; i++) {
         const struct tu_role *r = &c->role[c->atom[i].fuse.role[0]];
+        size_t line;
         if (!c->canonical) { /* as they came */
             o[i] = (struct order){i, state_order(r), 0, 0, 0, i, r->name};
             continue;
         }
+        rc = tu_map_line(c->canonical, r->base, &line, err);
         o[i] = (struct order){i,
                               state_order(r),
                               r->layer >= 0 ? 1 : tui_role_is_front(r->base) ? 0 : 2,
                               r->layer,
                               r->expert,
-                              tu_map_line(c->canonical, r->base),
+                              line,
                               r->name};
+    }
+    if (rc) {
+        tu_free(o);
+        tu_free(sorted);
+        return rc;
     }
     qsort(o, c->atoms, sizeof *o, by_order);
     for (uint32_t i = 0; i < c->atoms; i++) {
@@ -214,7 +217,9 @@ static int atom_of(struct tu_ckpt *c, uint32_t i, const struct tu_shard_opts *o,
                          r->name, named.role[k]);
     }
     const char *text = mapped ? name.data : r->name;
-    if (!rc && tui_selected(o, text)) {
+    if (!rc)
+        rc = tui_selected(o, text, &yes, err);
+    if (!rc && yes) {
         const struct tu_fuse fuse = {named.transform &
                                          (TU_MAP_TRANSPOSE | TU_MAP_QKV | TU_MAP_CONCAT),
                                      named.n, list, 0};
@@ -339,21 +344,22 @@ int tui_adopt_atoms(struct tu_ckpt *c, struct tu_err *err)
     return attach_pieces(c, err);
 }
 
-static bool any(struct tu_pattern *const *list, const char *name)
+/* Does one of a list match? */
+static int any(struct tu_pattern *const *list, const char *name, bool *yes, struct tu_err *err)
 {
-    bool yes = false;
-    for (; *list && !yes; list++)
-        if (tu_pattern_match(*list, name, strlen(name), NULL, &yes, NULL))
-            yes = false;
-    return yes;
+    int rc = 0;
+    for (*yes = false; !rc && *list && !*yes; list++)
+        rc = tu_pattern_match(*list, name, strlen(name), NULL, yes, err);
+    return rc;
 }
 
-bool tui_selected(const struct tu_shard_opts *o, const char *name)
+int tui_selected(const struct tu_shard_opts *o, const char *name, bool *yes, struct tu_err *err)
 {
-    if (!o)
-        return true;
-    if (o->weights_only && !strncmp(name, "optim.", 6))
-        return false;
-    return (!o->include || any(o->include, name)) &&
-           !(o->exclude && any(o->exclude, name));
+    bool out = false;
+    *yes = !o || !o->weights_only || strncmp(name, "optim.", 6) != 0;
+    int rc = o && *yes && o->include ? any(o->include, name, yes, err) : 0;
+    if (!rc && o && *yes && o->exclude)
+        rc = any(o->exclude, name, &out, err);
+    *yes = *yes && !out;
+    return rc;
 }

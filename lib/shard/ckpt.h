@@ -244,6 +244,7 @@ bool tui_has_suffix(const char *path, const char *suffix);
 int tui_is_a(const char *path, const char *format);
 char *tui_join(struct tu_arena *a, const char *folder, const char *name,
                struct tu_err *err);
-bool tui_selected(const struct tu_shard_opts *o, const char *name);
+TU_MUST int tui_selected(const struct tu_shard_opts *o, const char *name, bool *yes,
+                         struct tu_err *err);
 
 #endif

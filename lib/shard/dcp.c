@@ -159,8 +159,9 @@ static int describe(struct reader *r, struct tu_err *err)
     char prefix[160];
     const char *key;
     int n = snprintf(prefix, sizeof prefix, "%sparam_groups.", r->optim);
-    int rc =
-        optim && groups && !json_object_set_new(optim, "groups", groups) ? 0 : TU_ENOMEM;
+    int rc = optim && groups && !json_object_set_new(optim, "groups", groups)
+                 ? 0
+                 : tu_fail(err, TU_ENOMEM, "out of memory");
     json_object_foreach(r->objects, key, value)
     {
         char *end;
@@ -169,8 +170,9 @@ static int describe(struct reader *r, struct tu_err *err)
         unsigned long g = strtoul(key + n, &end, 10);
         if (end == key + n || *end != '.' || g > 1000)
             continue;
-        while (json_array_size(groups) <= g)
-            json_array_append_new(groups, json_object());
+        bool all = true;
+        while (all && json_array_size(groups) <= g)
+            all = !json_array_append_new(groups, json_object());
         json_t *plain = json_object_get(value, "tuple"); /* as META "torch" says it */
         if (json_object_set(json_array_get(groups, g), end + 1, plain ? plain : value))
             rc = tu_fail(err, TU_ENOMEM, "out of memory");

@@ -205,18 +205,18 @@ static int add_file(struct tu_ckpt *c, uint32_t rank, uint32_t ranks, size_t n,
     snprintf(path, sizeof path, "shard-%05u-model-00001-of-00001.safetensors", rank + 1);
     int rc = info ? tui_add_target(c, path, tu_format_find("safetensors"),
                                    (struct tu_coord){0}, &f, err)
-                  : TU_ENOMEM;
+                  : tu_fail(err, TU_ENOMEM, "out of memory");
     for (uint32_t a = 0; a < n && !rc; a++) {
         const struct tu_tensor *t = &c->from->atom[a].tensor;
         uint64_t at[TU_RANK_MAX] = {0};
         bool yes = false;
         rc = tui_add_rows(c, rank, ranks, t->name, a, &yes, at, err);
         json_t *list = yes ? json_array() : NULL;
+        bool all = true;
         for (unsigned i = 0; list && i < t->rank; i++)
-            json_array_append_new(list, json_integer((json_int_t)at[i]));
-        if (!rc && yes &&
-            (!list || json_object_set_new(info, t->name,
-                                          json_pack("{so}", "saved_offsets", list))))
+            all &= !json_array_append_new(list, json_integer((json_int_t)at[i]));
+        if (yes && (!all || json_object_set_new(info, t->name,
+                                                json_pack("{so}", "saved_offsets", list))))
             rc = tu_fail(err, TU_ENOMEM, "out of memory");
     }
     if (!rc)

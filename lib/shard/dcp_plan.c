@@ -253,7 +253,7 @@ static void add_storage(struct metadata *m, const char *name, struct tu_pnode *o
 {
     struct tu_pnode *key = tu_pnode_new(m->a, TU_P_DICT, 0, m->err),
                     *info = tu_pnode_new(m->a, TU_P_DICT, 0, m->err);
-    if (!key || !info) {
+    if (!key || !info || !offset) {
         m->rc = TU_ENOMEM;
         return;
     }

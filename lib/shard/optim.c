@@ -2,6 +2,7 @@
 /* optim.c: what a checkpoint says of its optimizer beside tensors: groups of parameters
  * with their settings, and the number of steps. */
 
+#include <math.h>
 #include <string.h>
 
 #include "deepspeed.h"
@@ -60,14 +61,18 @@ static int json_at(json_t **out, const struct tu_pnode *v, unsigned depth,
     case TU_P_NONE: *out = json_null(); break;
     case TU_P_BOOL: *out = json_boolean(v->integer); break;
     case TU_P_INT: *out = json_integer(v->integer); break;
-    case TU_P_REAL: *out = json_real(v->real); break;
+    case TU_P_REAL:
+        if (!isfinite(v->real))
+            return 0;
+        *out = json_real(v->real);
+        break;
     case TU_P_TEXT: return tu_json_text(out, v->text, v->n, err);
     case TU_P_TUPLE:
     case TU_P_LIST: return json_list(out, v, depth, err);
     case TU_P_DICT: return json_dict(out, v, depth, err);
-    default: break;
+    default: return 0; /* JSON has no such value */
     }
-    return 0;
+    return *out ? 0 : none(err);
 }
 
 int tui_json_of(json_t **out, const struct tu_pnode *node, struct tu_err *err)

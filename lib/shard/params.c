@@ -17,12 +17,12 @@ struct builder {
     unsigned char *used;    /* [atoms] */
 };
 
-static uint32_t atom_named(const struct builder *b, const char *state, const char *name,
-                           struct tu_err *err)
+static int state_named(const struct builder *b, const char *state, const char *name, uint32_t *out,
+                       struct tu_err *err)
 {
-    char *full =
-        state ? tu_arena_printf(b->c->arena, err, "optim.%s.%s", state, name) : NULL;
-    return state && !full ? TU_NAMES_NONE : tu_names_get(b->names, state ? full : name);
+    char *full = tu_arena_printf(b->c->arena, err, "optim.%s.%s", state, name);
+    *out = full ? tu_names_get(b->names, full) : TU_NAMES_NONE;
+    return full ? 0 : TU_ENOMEM;
 }
 
 static int param_of(struct builder *b, const char *name, struct tui_param *out,
@@ -43,9 +43,10 @@ static int param_of(struct builder *b, const char *name, struct tui_param *out,
         return tu_fail(err, TU_EINCOMPLETE, "the optimizer's groups name '%.80s' twice",
                        name);
     b->used[out->atom] = 1;
-    for (size_t s = 0; s < p->states; s++)
-        state[s] = atom_named(b, p->state[s], name, err);
-    return out->name ? 0 : TU_ENOMEM;
+    int rc = out->name ? 0 : TU_ENOMEM;
+    for (size_t s = 0; s < p->states && !rc; s++)
+        rc = state_named(b, p->state[s], name, &state[s], err);
+    return rc;
 }
 
 static int group_add(struct builder *b, const json_t *names, const json_t *settings,

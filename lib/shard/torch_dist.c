@@ -208,7 +208,8 @@ static int read_optimizer(struct tu_ckpt *c, const char *path,
 {
     const struct tu_pnode *step = step_of(optimizer);
     json_t *optim = json_object(), *own = NULL;
-    int rc = optim ? tui_json_of(&own, optimizer, err) : TU_ENOMEM;
+    int rc = optim ? tui_json_of(&own, optimizer, err)
+                   : tu_fail(err, TU_ENOMEM, "out of memory");
     if (rc && tu_err_status(rc) == 3)
         tu_err_prefix(err, "%s", path);
     if (!rc && own && json_object_set(optim, "megatron", own))

@@ -219,26 +219,27 @@ static int groups_of(struct tu_ckpt *c, const json_t *optim, json_t **out,
     json_t *group;
     if (own) {
         json_decref(groups);
-        *out = json_deep_copy(own);
-        return *out ? 0 : tu_fail(err, TU_ENOMEM, "out of memory");
+        return tu_json_copy(out, own, err);
     }
     int rc = tui_get_step(c->from, &step, err);
+    bool all = true;
     json_array_foreach(json_object_get(optim, "groups"), i, group)
     {
-        json_t *one = json_deep_copy(group);
+        json_t *one = NULL;
+        rc = rc ? rc : tu_json_copy(&one, group, err);
         json_object_del(one, "params");
-        json_array_append_new(groups, one);
+        all &= !json_array_append_new(groups, one);
     }
-    if (!json_array_size(groups))
-        json_array_append_new(groups, json_object());
+    if (all && !json_array_size(groups))
+        all = !json_array_append_new(groups, json_object());
     json_array_foreach(groups, i, group)
     {
         if (step > 0) /* else the source does not know */
-            json_object_set_new(group, "step", json_integer((json_int_t)step));
+            all &= !json_object_set_new(group, "step", json_integer((json_int_t)step));
     }
     *out = json_pack("{s{so}ss}", "optimizer", "param_groups", groups,
                      "param_state_sharding_type", "fully_reshardable");
-    return rc ? rc : *out ? 0 : tu_fail(err, TU_ENOMEM, "out of memory");
+    return rc ? rc : all && *out ? 0 : tu_fail(err, TU_ENOMEM, "out of memory");
 }
 
 static int add_common(struct tu_ckpt *c, const char *folder, const json_t *optim,

@@ -194,9 +194,9 @@ static int add_settings(struct zero_writer *w, struct tu_pnode *list,
                         const struct tui_group *g, size_t first, size_t n,
                         struct tu_err *err)
 {
-    json_t *copy = json_copy((json_t *)(uintptr_t)g->settings);
+    json_t *copy;
     struct tu_pnode *numbers = tu_pnode_new(arena(w), TU_P_LIST, 0, err), *node;
-    int rc = copy && numbers ? 0 : TU_ENOMEM;
+    int rc = numbers ? tu_json_copy(&copy, g->settings, err) : TU_ENOMEM;
     if (rc)
         return rc;
     json_object_del(copy, "params");

@@ -216,9 +216,10 @@ TU_API TU_MUST int tu_map_prepend(struct tu_map *m, struct tu_map *more, struct 
 TU_API TU_MUST int tu_map_match(const struct tu_map *m, const char *name, int64_t layer_base,
                                 int64_t expert_base, struct tu_named *out, bool *yes,
                                 struct tu_err *err);
-/* Position of the line that holds `role`, for ordering tensors as the maker does;
- * SIZE_MAX if none. */
-TU_API size_t tu_map_line(const struct tu_map *m, const char *role);
+/* Position of the line that holds `role`, for ordering tensors as the maker does; *line is
+ * SIZE_MAX if none does. */
+TU_API TU_MUST int tu_map_line(const struct tu_map *m, const char *role, size_t *line,
+                               struct tu_err *err);
 /* The entry that holds `role`: its name is appended to `name`, *out is filled as by
  * tu_map_match. The bases are subtracted. *yes false when no writable line has it. */
 TU_API TU_MUST int tu_map_entry(const struct tu_map *m, const char *role, int64_t layer_base,

@@ -34,6 +34,8 @@ struct tu_json_limits {
  * with line, column and byte offset; TU_ELIMIT; TU_ENOMEM. */
 TU_API TU_MUST int tu_json_parse(struct json_t **out, const char *text, size_t n,
                                  const struct tu_json_limits *limits, struct tu_err *err);
+/* A copy of v, to its depth: whole, as Jansson's own leaves out what there is no memory for. */
+TU_API TU_MUST int tu_json_copy(struct json_t **out, const struct json_t *v, struct tu_err *err);
 /* Append the canonical text of v. Errors: TU_EMETA for a non-finite number, TU_ENOMEM. */
 TU_API TU_MUST int tu_json_dump(struct tu_buf *out, const struct json_t *v, struct tu_err *err);
 /* A count: a whole number from 0, or its decimal text, as integers beyond 2^53 are written; at most

@@ -75,6 +75,17 @@ static int parse(const void *text, struct tu_err *err)
     return rc;
 }
 
+static int copy(const void *text, struct tu_err *err)
+{
+    json_t *v = json_loads("{\"a\":[1,{\"b\":2.5}],\"c\":\"d\"}", 0, NULL), *w = NULL;
+    int rc = v ? tu_json_copy(&w, v, err) : tu_fail(err, TU_ENOMEM, "the first");
+    (void)text;
+    inject_add("same", json_equal(v, w) ? 4 : 0);
+    json_decref(v);
+    json_decref(w);
+    return rc;
+}
+
 static void without_memory(const char *text, bool sticky)
 {
     inject_memory(&(struct inject){.name = text, .run = parse, .arg = text, .sticky = sticky});
@@ -131,5 +142,6 @@ int main(void)
         without_memory(texts[i], false);
         without_memory(texts[i], true);
     }
+    inject_memory(&(struct inject){.name = "a copy", .run = copy});
     return tap_done();
 }

@@ -14,9 +14,12 @@
 
 static int remove_one(const char *path, const struct stat *st, int type, struct FTW *at)
 {
-    (void)st;
-    (void)type;
+    char *text = NULL;
+    size_t n;
     (void)at;
+    if (type == FTW_F && st->st_size && !tu_file_read(path, 1 << 26, &text, &n, NULL))
+        inject_add(text, n);
+    tu_free(text);
     return remove(path);
 }
 
@@ -85,7 +88,7 @@ static void walk(const struct way *way)
 {
     char name[80];
     snprintf(name, sizeof name, "%s to %s", way->from, way->spec ? way->spec : "nothing");
-    const struct inject w = {.name = name, .run = run, .arg = way, .after = sweep, .dense = 12};
+    const struct inject w = {.name = name, .run = run, .arg = way, .after = sweep, .dense = 60};
     if (inject_memory(&w))
         inject_io(&w);
 }
