@@ -301,7 +301,7 @@ static void walk(const char *name, int (*run)(const void *, struct tu_err *), co
 {
     char text[80];
     snprintf(text, sizeof text, "%s %s", name, arg);
-    const struct inject w = {.name = text, .run = run, .arg = arg, .after = sweep, .dense = 16};
+    const struct inject w = {.name = text, .run = run, .arg = arg, .after = sweep, .dense = 200};
     if (inject_memory(&w) && system)
         inject_io(&w);
 }

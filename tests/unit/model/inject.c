@@ -85,7 +85,7 @@ static void walk(const char *name, int (*run)(const void *, struct tu_err *), co
 {
     char text[80];
     snprintf(text, sizeof text, "%s %s", name, arg);
-    inject_memory(&(struct inject){.name = text, .run = run, .arg = arg, .dense = 24});
+    inject_memory(&(struct inject){.name = text, .run = run, .arg = arg, .dense = 100});
 }
 
 /* Keys that the family needs and a file lies about. */

@@ -184,7 +184,7 @@ static bool walk(const char *name, int (*run)(const void *, struct tu_err *), co
     char text[80];
     snprintf(text, sizeof text, "%s %s", name, arg);
     return run(arg, &err) != TU_EUSAGE &&
-           inject_memory(&(struct inject){.name = text, .run = run, .arg = arg, .dense = 6});
+           inject_memory(&(struct inject){.name = text, .run = run, .arg = arg, .dense = 30});
 }
 
 int main(void)
