@@ -231,8 +231,6 @@ static int run(struct tu_ctx *ctx, int argc, char **argv)
     struct diff x = {.ctx = ctx, .exact = opt.rtol < 0 && opt.atol < 0 && opt.ulp == UINT64_MAX};
     struct tu_err err;
     (void)argc;
-    if (!strcmp(argv[0], "-") && !strcmp(argv[1], "-"))
-        return tu_usage(ctx, "standard input can be read once");
     if (!tolerance_is_valid(opt.rtol) || !tolerance_is_valid(opt.atol))
         return tu_usage(ctx, "a tolerance is a number that is not negative");
     x.tol = (struct tu_tolerance){.rtol = fmax(opt.rtol, 0),

@@ -203,6 +203,14 @@ static const char *reads_own_output(int argc, char **argv)
     return NULL;
 }
 
+static bool reads_twice(int argc, char **argv)
+{
+    int n = 0;
+    for (int i = 0; i < argc; i++)
+        n += !strcmp(argv[i], "-");
+    return n > 1;
+}
+
 /* What can be refused before any work. */
 static int refuse(struct tu_ctx *ctx, tu_opt_tables tables, int argc, char **argv)
 {
@@ -217,6 +225,8 @@ static int refuse(struct tu_ctx *ctx, tu_opt_tables tables, int argc, char **arg
         return missing(ctx, (unsigned)argc);
     if ((unsigned)argc > cmd->max)
         return tu_usage(ctx, "'%s': too many operands", argv[cmd->max]);
+    if (reads_twice(argc, argv))
+        return tu_usage(ctx, "standard input can be read once");
     const char *own = tu_streams(ctx) && to_stdout ? reads_own_output(argc, argv) : NULL;
     if (own)
         return tu_usage(ctx, "'%s' is read and standard output too: use -o FILE", own);

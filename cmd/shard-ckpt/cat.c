@@ -99,6 +99,8 @@ static int run(struct tu_ctx *ctx, int argc, char **argv)
     o.roles = to_format == TO_GGUF;
     int rc = shard_open(ctx, &c, argv[0], shard_from(), &o, &err);
     if (!rc)
+        rc = tu_ckpt_agree(c, &o, shard_job(ctx), &err);
+    if (!rc)
         rc = tu_ctx_output(ctx, &out, &err);
     if (!rc)
         rc = tu_writer_new(&w, out, &err);

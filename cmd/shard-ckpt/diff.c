@@ -36,6 +36,8 @@ static int side_open(struct tu_ctx *ctx, struct side *s, const char *path,
     if (!rc && !(s->d = tu_alloc(s->c->atoms + 1, sizeof *s->d, err)))
         rc = TU_ENOMEM;
     if (!rc)
+        rc = tu_ckpt_agree(s->c, o, shard_job(ctx), err);
+    if (!rc)
         rc = tu_ckpt_digest(s->c, o, shard_job(ctx), s->d, err);
     if (!rc)
         rc = tu_digest_write(&unused, s->d, s->c->atoms, err); /* sorts */

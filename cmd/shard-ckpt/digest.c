@@ -47,6 +47,8 @@ static int run(struct tu_ctx *ctx, int argc, char **argv)
     if (!rc && !(d = tu_alloc(c->atoms + 1, sizeof *d, &err)))
         rc = TU_ENOMEM;
     if (!rc)
+        rc = tu_ckpt_agree(c, o, shard_job(ctx), &err);
+    if (!rc)
         rc = tu_ckpt_digest(c, o, shard_job(ctx), d, &err);
     if (!rc)
         rc = tu_digest_write(&text, d, c->atoms, &err);

@@ -119,7 +119,7 @@ static const char *const usage[] = {"--to layout [option ...] source destination
 
 const struct tu_cmd cmd_plan = {
     .name = "plan",
-    .example = "shard-ckpt plan --to megatron:tp=2 checkpoint",
+    .example = "shard-ckpt plan --to megatron:tp=2 checkpoint new",
     .summary = "what convert would read and write",
     .usage = usage,
     .opts = options,

@@ -455,10 +455,8 @@ static int make_partial(struct tu_ckpt *to, const struct tu_job *job, char **out
     return made ? 0 : tui_empty_tree(path, err);
 }
 
-/* Which of two different copies is right cannot be guessed: tied heads are always compared,
- * and a source in which they differ is no checkpoint to convert. */
-static int agree(const struct tu_ckpt *from, const struct tu_shard_opts *o,
-                 const struct tu_job *job, struct tu_err *err)
+int tu_ckpt_agree(const struct tu_ckpt *from, const struct tu_shard_opts *o,
+                  const struct tu_job *job, struct tu_err *err)
 {
     int rc = tu_ckpt_replicas(from, !(o && o->verify_replicas), job, err);
     if (rc == TU_EDIFFER && err)
@@ -479,7 +477,7 @@ int tu_ckpt_convert(const struct tu_ckpt *from, struct tu_ckpt *to,
     struct tu_digest *d = digest ? digest : tu_calloc(from->atoms + 1, sizeof *d, err);
     int rc = d ? tui_refuse(from, to, o, job, err) : TU_ENOMEM;
     if (!rc)
-        rc = agree(from, o, job, err);
+        rc = tu_ckpt_agree(from, o, job, err);
     if (!rc && o && (o->parts || o->resume)) {
         tui_part_others(from, to, o, job);
         rc = o->parts ? tui_convert_part(from, to, o, job, d, err)

@@ -324,6 +324,12 @@ TU_API TU_MUST int tu_ckpt_files(const struct tu_ckpt *c, struct tu_buf *out,
 TU_API TU_MUST int tu_ckpt_replicas(const struct tu_ckpt *c, bool tied_only,
                                     const struct tu_job *job, struct tu_err *err);
 
+/* Which of two different copies is right cannot be guessed: is there one value of everything
+ * that is read? Copies of a tied embedding are always compared, other replicas where
+ * o->verify_replicas asks for it. Errors: TU_EINCOMPLETE as tu_ckpt_replicas. */
+TU_API TU_MUST int tu_ckpt_agree(const struct tu_ckpt *c, const struct tu_shard_opts *o,
+                                 const struct tu_job *job, struct tu_err *err);
+
 /* Digest files: `CRC32 SHA256|- DTYPE SHAPE NAME` per line, sorted by name. */
 TU_API TU_MUST int tu_digest_write(struct tu_buf *out, struct tu_digest *d, size_t n,
                                    struct tu_err *err);

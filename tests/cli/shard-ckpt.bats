@@ -622,6 +622,11 @@ END
     run -3 shard-ckpt convert --to megatron h m
     assert_output --partial 'lm_head.weight'
     [ ! -e m ]
+    for command in digest cat "diff h"; do
+        # shellcheck disable=SC2086 # a command and its first operand
+        run -3 shard-ckpt $command h
+        assert_output --partial 'but the configuration ties them (--untied keeps both)'
+    done
     shard-ckpt convert --untied --to megatron h m
 }
 

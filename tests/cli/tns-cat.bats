@@ -251,3 +251,9 @@ l.1.w f16 1x6"
     run -0 --separate-stderr tns-ls -s l x.tns
     assert_equal "$stderr" "tns-ls: warning: --select 'l' matches no tensor"
 }
+
+@test "standard input is read once" {
+    tns-gen a:shape=2 -o a.tns
+    run -2 tns-cat - - <a.tns
+    assert_output --partial 'standard input can be read once'
+}
