@@ -211,12 +211,16 @@ static int add_file(struct tu_ckpt *c, uint32_t rank, uint32_t ranks, size_t n,
         uint64_t at[TU_RANK_MAX] = {0};
         bool yes = false;
         rc = tui_add_rows(c, rank, ranks, t->name, a, &yes, at, err);
-        json_t *list = yes ? json_array() : NULL;
-        bool all = true;
-        for (unsigned i = 0; list && i < t->rank; i++)
-            all &= !json_array_append_new(list, json_integer((json_int_t)at[i]));
-        if (yes && (!all || json_object_set_new(info, t->name,
-                                                json_pack("{so}", "saved_offsets", list))))
+        if (rc || !yes)
+            continue;
+        json_t *list = json_array();
+        bool all = list != NULL;
+        for (unsigned i = 0; all && i < t->rank; i++)
+            all = !json_array_append_new(list, json_integer((json_int_t)at[i]));
+        if (!all)
+            json_decref(list);
+        if (!all || json_object_set_new(info, t->name,
+                                        json_pack("{so}", "saved_offsets", list)))
             rc = tu_fail(err, TU_ENOMEM, "out of memory");
     }
     if (!rc)
