@@ -35,6 +35,8 @@ static const struct tu_opt options[] = {
      NULL, 0},
     {'i', "index", NULL, "an INDEX at the end of each segment", TU_OPT_FLAG, &opt.index,
      NULL, 0},
+    {0, "skip-unreadable", NULL, "npz: leave out arrays that are no numbers, with a warning each",
+     TU_OPT_FLAG, &opt.open.partial, NULL, 0},
     TU_OPEN_OPTIONS(opt.open),
     {0},
 };

@@ -16,6 +16,8 @@ static const struct tu_opt options[] = {
      &opt.from, tu_readable, 0},
     {0, "keep-header", NULL, "keep the header's text, so that tns-export restores every byte",
      TU_OPT_FLAG, &opt.open.keep_header, NULL, 0},
+    {0, "skip-unreadable", NULL, "npz: leave out arrays that are no numbers, with a warning each",
+     TU_OPT_FLAG, &opt.open.partial, NULL, 0},
     TU_OPEN_OPTIONS(opt.open),
     {0, "contents", NULL, "open each segment with META contents, so that nothing has to spool",
      TU_OPT_FLAG, &opt.contents, NULL, 0},

@@ -52,6 +52,15 @@ static const struct tu_opt block[] = {
 static struct tu_opt kept[BLOCK];
 static const char *formats[FORMATS_MAX];
 
+/* A command leaves out what all its subcommands do. */
+static bool has_flag(const struct tu_cmd *cmd, unsigned flag)
+{
+    bool all = cmd->subs && cmd->subs[0];
+    for (size_t i = 0; all && cmd->subs[i]; i++)
+        all = cmd->subs[i]->flags & flag;
+    return all || cmd->flags & flag;
+}
+
 static bool left_out(const struct tu_cmd *top, const struct tu_cmd *cmd, const char *name)
 {
     static const struct {
@@ -68,7 +77,7 @@ static bool left_out(const struct tu_cmd *top, const struct tu_cmd *cmd, const c
         return !top->subs && !tu_listing_nth(top, cmd, 0);
     for (size_t i = 0; i < sizeof omit / sizeof *omit; i++)
         if (!strcmp(name, omit[i].name))
-            return cmd->flags & omit[i].flag;
+            return has_flag(cmd, omit[i].flag);
     return false;
 }
 

@@ -184,6 +184,7 @@ static void bash(struct tu_ctx *ctx)
              "    local sub='' words='' names='' files='' behind=''%s\n"
              "    if [[ $cur == = ]]; then cur='' behind=1\n"
              "    elif [[ $prev == = ]]; then prev=${COMP_WORDS[COMP_CWORD-2]} behind=1\n"
+             "    elif [[ $cur == : || $prev == : ]]; then return\n" /* keys of a name */
              "    fi\n",
              ctx->top->subs ? " i" : "");
     bash_subs(ctx);

@@ -176,8 +176,10 @@ static int run(struct tu_ctx *ctx, int argc, char **argv)
     size_t n;
     (void)argc;
     (void)argv;
-    if (!opt.config || !opt.tp)
-        return tu_usage(ctx, "plan: --config is needed, and --tp is at least 1");
+    if (!opt.config)
+        return tu_usage(ctx, "plan: --config is needed");
+    if (!opt.tp)
+        return tu_usage(ctx, "plan: --tp is at least 1");
     int rc = tu_file_read(opt.config, (size_t)16 << 20, &text, &n, &err);
     if (rc)
         return tu_error(ctx, &err);

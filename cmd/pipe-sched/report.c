@@ -89,8 +89,8 @@ void pipe_print_sim(struct tu_ctx *ctx, const struct tu_sched *s, const struct t
     if (s->deps == TU_DEPS_TRAIN && !s->async)
         tu_print(ctx, "no order takes less than %s here, gap %.4f\n",
                  tu_ticks_text(bound, c->scale, t[0]), gap_over(sim, c, bound));
-    tu_print(ctx, "%5s %12s %12s %12s %12s %12s %10s%s\n", "rank", "busy", "idle",
-             "first", "last", "blocked", "peak", s->async ? "  versions  staleness" : "");
+    tu_print(ctx, "%5s %12s %12s %12s %12s %12s %10s%s\n", "RANK", "BUSY", "IDLE",
+             "FIRST", "LAST", "BLOCKED", "PEAK", s->async ? "  VERSIONS  STALENESS" : "");
     for (uint32_t r = 0; r < s->ranks; r++) {
         tu_print(ctx, "%5u %12s %12s %12s %12s %12s %10s", r,
                  tu_ticks_text(sim->busy[r], c->scale, t[0]),

@@ -23,13 +23,14 @@ static void refused(struct tu_ctx *ctx, const char *why, const char *name)
     tu_row(ctx, (struct tu_cell[]){{.s = why}, {.s = name}});
 }
 
-/* All tensors of a refusal that counts them. */
+/* All tensors of a refusal that counts them; no table of none below the error. */
 static int refuse(struct tu_ctx *ctx, const struct tu_err *err)
 {
+    int status = tu_error(ctx, err);
     tu_rows_begin(ctx, refused_columns);
     shard_each_refused(ctx, refused);
     tu_rows_end(ctx);
-    return tu_error(ctx, err);
+    return status;
 }
 
 static void text(struct tu_ctx *ctx, const struct tu_ckpt *to,

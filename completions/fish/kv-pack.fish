@@ -25,11 +25,8 @@ complete -c kv-pack -n __fish_use_subcommand -s v -l verbose -d 'more messages; 
 complete -c kv-pack -n __fish_use_subcommand -l json -d 'report as JSON'
 complete -c kv-pack -n __fish_use_subcommand -l format -x -a 'text json' -d 'form of the report'
 complete -c kv-pack -n __fish_use_subcommand -l report -r -F -d 'write the JSON report to FILE'
-complete -c kv-pack -n __fish_use_subcommand -l progress -a 'always auto never' -d 'show a progress bar'
-complete -c kv-pack -n __fish_use_subcommand -l no-progress
 complete -c kv-pack -n __fish_use_subcommand -l color -a 'always auto never' -d 'use colours'
 complete -c kv-pack -n __fish_use_subcommand -l seed -x -d 'seed of all randomness; default 0'
-complete -c kv-pack -n __fish_use_subcommand -l device -x -a 'cpu cuda auto' -d 'where to compute; default cpu'
 complete -c kv-pack -n __fish_use_subcommand -l list -a ' (kv-pack  --list=tables 2>/dev/null | string replace -r "^[^/\t]*/" "")' -d 'list the tables, or what there is to choose from in one'
 complete -c kv-pack -n '__fish_seen_subcommand_from pack' -l from -x -a ' (kv-pack pack --list=engines 2>/dev/null | string replace -r "^[^/\t]*/" "")' -d 'whose file it is; default: by its looks'
 complete -c kv-pack -n '__fish_seen_subcommand_from pack' -l model -x -d 'whose cache it is'

@@ -15,8 +15,6 @@ complete -c pipe-sched -n __fish_use_subcommand -f
 complete -c pipe-sched -n __fish_use_subcommand -s h -l help -d 'show this help'
 complete -c pipe-sched -n __fish_use_subcommand -s V -l version -d 'show the version and what was built in'
 complete -c pipe-sched -n __fish_use_subcommand -s o -l output -r -F -d 'write to FILE instead of standard output'
-complete -c pipe-sched -n __fish_use_subcommand -s f -l force -d 'replace an output directory; binary to a terminal'
-complete -c pipe-sched -n __fish_use_subcommand -s j -l threads -x -d 'use N threads; 0: all CPUs'
 complete -c pipe-sched -n __fish_use_subcommand -s q -l quiet -d 'no warnings'
 complete -c pipe-sched -n __fish_use_subcommand -s v -l verbose -d 'more messages; repeatable'
 complete -c pipe-sched -n __fish_use_subcommand -l json -d 'report as JSON'
@@ -26,7 +24,6 @@ complete -c pipe-sched -n __fish_use_subcommand -l progress -a 'always auto neve
 complete -c pipe-sched -n __fish_use_subcommand -l no-progress
 complete -c pipe-sched -n __fish_use_subcommand -l color -a 'always auto never' -d 'use colours'
 complete -c pipe-sched -n __fish_use_subcommand -l seed -x -d 'seed of all randomness; default 0'
-complete -c pipe-sched -n __fish_use_subcommand -l device -x -a 'cpu cuda auto' -d 'where to compute; default cpu'
 complete -c pipe-sched -n __fish_use_subcommand -l list -a ' (pipe-sched  --list=tables 2>/dev/null | string replace -r "^[^/\t]*/" "")' -d 'list the tables, or what there is to choose from in one'
 complete -c pipe-sched -n '__fish_seen_subcommand_from gen' -s s -l schedule -x -a ' (pipe-sched gen --list=schedules 2>/dev/null | string replace -r "^[^/\t]*/" "")' -d 'which one; --list=schedules names them'
 complete -c pipe-sched -n '__fish_seen_subcommand_from gen' -s p -l ranks -x -d 'pipeline ranks'

@@ -27,8 +27,6 @@ complete -c shard-ckpt -n __fish_use_subcommand -l report -r -F -d 'write the JS
 complete -c shard-ckpt -n __fish_use_subcommand -l progress -a 'always auto never' -d 'show a progress bar'
 complete -c shard-ckpt -n __fish_use_subcommand -l no-progress
 complete -c shard-ckpt -n __fish_use_subcommand -l color -a 'always auto never' -d 'use colours'
-complete -c shard-ckpt -n __fish_use_subcommand -l seed -x -d 'seed of all randomness; default 0'
-complete -c shard-ckpt -n __fish_use_subcommand -l device -x -a 'cpu cuda auto' -d 'where to compute; default cpu'
 complete -c shard-ckpt -n __fish_use_subcommand -l list -a ' (shard-ckpt  --list=tables 2>/dev/null | string replace -r "^[^/\t]*/" "")' -d 'list the tables, or what there is to choose from in one'
 complete -c shard-ckpt -n '__fish_seen_subcommand_from ls' -l files -d 'list the files instead of the tensors'
 complete -c shard-ckpt -n '__fish_seen_subcommand_from ls' -l pieces -d 'list the tensors as they lie in the files'

@@ -1,6 +1,7 @@
 # fish completion for tns-import, printed by tns-import --completion=fish
 complete -c tns-import -l from -x -a 'tns npy npz gguf safetensors torch hf dcp' -d 'format of the files; default: by their contents'
 complete -c tns-import -l keep-header -d 'keep the header\'s text, so that tns-export restores every byte'
+complete -c tns-import -l skip-unreadable -d 'npz: leave out arrays that are no numbers, with a warning each'
 complete -c tns-import -l no-crc -d 'do not verify checksums that the files store'
 complete -c tns-import -l strict -d 'torch: refuse globals outside the list of known ones'
 complete -c tns-import -l void -x -a ' (tns-import  --list=dtypes 2>/dev/null | string replace -r "^[^/\t]*/" "")' -d 'npy: what raw elements (V1, V2) mean'

@@ -137,7 +137,7 @@ static bool left_out(struct npz_source *z, struct member *m, int rc, const struc
 {
     if (!how->partial || (rc != TU_EUNSUP && rc != TU_EDTYPE))
         return false;
-    tu_job_warn(job, "%s", err->msg);
+    tu_job_warn(job, "%s; it is left out", err->msg);
     tui_npy_close(&m->array);
     memset(&m->array, 0, sizeof m->array);
     z->base.left_out++;

@@ -227,6 +227,12 @@ prepare() {
     assert_output --partial "'F32': unknown dtype; did you mean 'f32'?"
 }
 
+@test "a command's own help has only the common options that a subcommand takes" {
+    shard-ckpt --help | grep -qE -- '--seed|--device' && return 1
+    quantize --help | grep -q -- '--device'
+    allreduce-bench --help | grep -q -- '--seed'
+}
+
 @test "--list alone names the tables of every command" {
     local command
     for command in shard-ckpt quantize fa-run kv-pack pipe-sched allreduce-bench tns-gen tns-cat; do
@@ -292,6 +298,8 @@ complete_words() {
     complete_words pipe-sched draw z | grep -x z-file
     complete_words allreduce-bench run --algo r | grep -x ring
     complete_words quantize g | grep -x gen-file
+    assert_equal "$(complete_words shard-ckpt convert --to megatron :)" ''
+    assert_equal "$(complete_words shard-ckpt convert --to megatron : g)" ''
     assert_equal "$(complete_words tns-cat -d b | xargs)" 'bool bf16'
     assert_equal "$(complete_words tns-gen --dtype = b | xargs)" 'bool bf16'
 }

@@ -189,3 +189,22 @@ PY
         tns-import "y.$format" | tns-diff x.tns -
     done
 }
+
+@test "--skip-unreadable: an array of texts beside numbers is left out, else it is an error" {
+    needs_python
+    local text='text.npy' # a header of dtype <U1, one element
+    tns-gen a --shape 4 | tns-export -o n.npz
+    tns-cat n.npz >/dev/null
+    {
+        printf '\x93NUMPY\x01\x00\x76\x00'
+        printf '%-117s\n' "{'descr': '<U1', 'fortran_order': False, 'shape': (1,), }"
+        printf 'x\0\0\0'
+    } >"$text"
+    python3 -c 'import sys, zipfile; zipfile.ZipFile("n.npz", "a").write(sys.argv[1])' "$text"
+    run -3 tns-import n.npz -o o.tns
+    run -3 tns-cat n.npz -o o.tns
+    run -0 --separate-stderr tns-import --skip-unreadable n.npz -o o.tns
+    assert_regex "$stderr" "member 'text.npy': .*; it is left out"
+    tns-cat --skip-unreadable n.npz | cmp - o.tns
+    tns-ls o.tns | grep -c f32 | grep -x 1
+}
