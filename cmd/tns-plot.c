@@ -160,28 +160,44 @@ static int add_line(struct plot *p, const json_t *o, struct tu_err *err)
     return rc;
 }
 
+#define LINE_MAX_BYTES ((size_t)1 << 20)
+
+/* A line without its end. */
+static int read_line(struct plot *p, const char *text, size_t n, struct tu_err *err)
+{
+    struct tu_json_limits limits = {.object = true};
+    json_t *o = NULL;
+    int rc = n ? tu_json_parse(&o, text, n, &limits, err) : 0;
+    if (!rc && o)
+        rc = add_line(p, o, err);
+    json_decref(o);
+    return rc;
+}
+
+/* Line by line: what has no end is not gathered. */
 static int read_lines(struct plot *p, const char *path, struct tu_err *err)
 {
     struct tu_in *in = NULL;
-    struct tu_buf text = {.max = (size_t)256 << 20};
-    size_t got = 1;
+    struct tu_buf text = {.max = LINE_MAX_BYTES + TU_IO_CHUNK};
+    size_t got = 1, line = 1;
     int rc = tu_in_open(&in, path, err);
     while (!rc && got) {
-        char *room = tu_buf_room(&text, TU_IO_CHUNK, err);
-        rc = room ? tu_in_read(in, room, TU_IO_CHUNK, &got, err) : err->code;
+        char *room = tu_buf_room(&text, TU_IO_CHUNK, err), *end;
+        size_t at = 0;
+        rc = room ? tu_in_read(in, room, TU_IO_CHUNK, &got, err) : TU_ENOMEM;
         text.n += rc ? 0 : got;
-    }
-    for (size_t at = 0, line = 1; at < text.n && !rc; line++) {
-        const char *end = memchr(text.data + at, '\n', text.n - at);
-        size_t n = end ? (size_t)(end - text.data) - at : text.n - at;
-        struct tu_json_limits limits = {.object = true};
-        json_t *o = NULL;
-        if (n && !(rc = tu_json_parse(&o, text.data + at, n, &limits, err)))
-            rc = add_line(p, o, err);
-        else if (rc)
+        for (; !rc && at < text.n && (end = memchr(text.data + at, '\n', text.n - at)); line++) {
+            rc = read_line(p, text.data + at, (size_t)(end - text.data) - at, err);
+            at = (size_t)(end - text.data) + 1;
+        }
+        text.n -= at;
+        memmove(text.data, text.data + at, text.n);
+        if (!rc && !got)
+            rc = read_line(p, text.data, text.n, err);
+        else if (!rc && text.n > LINE_MAX_BYTES)
+            rc = tu_fail(err, TU_ELIMIT, "longer than %zu bytes", LINE_MAX_BYTES);
+        if (rc && in)
             tu_err_prefix(err, "%s: line %zu", path, line);
-        json_decref(o);
-        at += n + 1;
     }
     tu_buf_release(&text);
     tu_in_close(in);

@@ -7,6 +7,7 @@
  * sums there). Shards may be symbolic links, as in the hub's cache, but their names may
  * not leave the folder. A folder of that cache (models--ORG--NAME) stands for the snapshot
  * that refs/main names. */
+#include <dirent.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -300,6 +301,31 @@ static int compare(const struct hf_source *h, struct mapped *m, size_t n, const 
     return 0;
 }
 
+/* Of shards beside an index that it does not list, the first by its name; true: there is
+ * one. PATH is STEM.safetensors.index.json, shards are STEM-00001-of-00003.safetensors. */
+static bool unlisted(const struct hf_source *h, const char *path, const char *folder,
+                     char out[256])
+{
+    const char *base = strrchr(path, '/');
+    base = base ? base + 1 : path;
+    size_t stem = strcspn(base, ".");
+    DIR *d = opendir(folder);
+    *out = 0;
+    for (struct dirent *e; d && (e = readdir(d));) {
+        const char *name = e->d_name, *dot = strrchr(name, '.');
+        bool listed = strncmp(name, base, stem) || name[stem] != '-' || !dot ||
+                      strncmp(base + stem, dot, strlen(dot)) ||
+                      !strstr(name + stem, "-of-");
+        for (size_t k = 0; k < h->shards && !listed; k++)
+            listed = !strcmp(strrchr(h->shard[k]->path, '/') + 1, name);
+        if (!listed && (!*out || strcmp(name, out) < 0))
+            snprintf(out, 256, "%s", name);
+    }
+    if (d)
+        closedir(d);
+    return *out;
+}
+
 static int open_index(struct hf_source *h, const char *path, const char *folder,
                       const char *format, const struct tu_open *how, const struct tu_job *job,
                       struct tu_err *err)
@@ -321,6 +347,9 @@ static int open_index(struct hf_source *h, const char *path, const char *folder,
         code = open_shards(h, m, n, folder, format, how, job, err);
     if (!code)
         code = compare(h, m, n, path, err);
+    char other[256];
+    if (!code && unlisted(h, path, folder, other))
+        tu_job_warn(job, "%s: does not list '%s', which lies beside it", path, other);
 out:
     tu_free(m);
     json_decref(index);

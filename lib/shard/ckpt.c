@@ -190,8 +190,9 @@ int tui_sides_from(struct tu_ckpt *c, const char *folder, struct tu_err *err)
         size_t len = 0;
         if (!rc && !path)
             rc = TU_ENOMEM;
-        if (!rc && tu_hf_travels(list[i]->d_name) && tui_is_file(path)) {
-            rc = tu_file_read(path, (size_t)64 << 20, &text, &len, err);
+        if (!rc && tu_hf_travels(list[i]->d_name) && !tui_is_dir(path)) {
+            rc = tui_is_file(path) ? tu_file_read(path, (size_t)64 << 20, &text, &len, err)
+                                   : tu_fail(err, TU_EINCOMPLETE, "%s: no regular file", path);
             if (!rc)
                 rc = tui_add_side(c, list[i]->d_name, text, len, err);
             tu_free(text);

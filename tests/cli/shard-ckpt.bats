@@ -597,6 +597,19 @@ meta/llama3_2 params.json it tells the heads and layers
 END
 }
 
+@test "a configuration that is no file is not taken for none" {
+    cp -r "$DATA/hf/llama_demo" odd
+    chmod -R u+w odd
+    rm odd/config.json
+    mkfifo odd/config.json
+    run -3 shard-ckpt digest odd
+    assert_output 'shard-ckpt: odd/config.json: no regular file'
+    rm odd/config.json
+    ln -s ../blobs/none odd/config.json
+    run -3 shard-ckpt digest odd
+    assert_output 'shard-ckpt: odd/config.json: no regular file'
+}
+
 @test "an existing destination is refused, and replaced whole with -f" {
     shard-ckpt convert --to hf "$DATA/hf/llama" out
     run -2 shard-ckpt convert --to hf "$DATA/hf/llama_even" out

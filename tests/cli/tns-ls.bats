@@ -136,3 +136,14 @@ with zipfile.ZipFile('mixed.npz', 'w') as z:
     assert_output --partial 'README.md: no known tensor file begins with bytes'
     assert_output --partial 'tns-import --list=formats'
 }
+
+@test "shards that an index does not list are spoken of" {
+    cp -r "$ROOT/tests/data/hf/llama_sharded" m
+    chmod -R u+w m
+    echo '{"weight_map":{}}' >m/model.safetensors.index.json
+    run -0 --separate-stderr tns-ls m
+    assert_equal "$stderr" "tns-ls: warning: m/model.safetensors.index.json: does not list \
+'model-00001-of-00003.safetensors', which lies beside it"
+    run -0 --separate-stderr tns-ls "$ROOT/tests/data/hf/llama_sharded"
+    assert_equal "$stderr" ''
+}

@@ -46,3 +46,11 @@ lines() { printf '{"schema":"x"}\n{"n":1,"s":2,"who":"a"}\n{"n":2,"s":4,"who":"a
     run -2 tns-plot -x x -y y data.jsonl
     assert_output --partial 'not a finite number'
 }
+
+@test "what has no lines is left soon, and named" {
+    run -3 tns-plot --x a --y b /dev/zero
+    assert_output 'tns-plot: /dev/zero: line 1: longer than 1048576 bytes'
+    { printf '{"a":1,"b":2}\n\n'; head -c 2000000 /dev/zero; } >some
+    run -3 tns-plot --x a --y b some
+    assert_output 'tns-plot: some: line 3: longer than 1048576 bytes'
+}
