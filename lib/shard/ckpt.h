@@ -148,9 +148,9 @@ int tui_check_complete(const struct tu_ckpt *c, const struct tu_shard_opts *o,
 int tui_check_ranks(const struct tu_ckpt *c, struct tu_err *err);
 /* Have the roles the shapes that the configuration makes? TU_EINCOMPLETE. sizes.c. */
 int tui_check_sizes(const struct tu_ckpt *c, struct tu_err *err);
-/* No file holds another tensor-parallel rank's parts (copies.c). Errors: TU_EINCOMPLETE
- * names both files. */
-int tui_check_copies(const struct tu_ckpt *c, struct tu_err *err);
+/* No file holds another rank's parts (copies.c). Errors: TU_EINCOMPLETE names both files;
+ * a warning where it may be so. */
+int tui_check_copies(const struct tu_ckpt *c, const struct tu_job *job, struct tu_err *err);
 
 /* What divides n, for messages: "1, 2, 4", as many as fit. */
 void tui_divisors(uint64_t n, char out[64]);

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* copies.c: no tensor-parallel rank's file is a copy of another rank's.
+/* copies.c: is a rank's file a copy of another rank's?
  *
  * Such a copy has every name and shape that is expected. Of each file the first bytes of
- * a few parts that the mesh cuts are taken; two ranks of one stage whose parts all begin
- * alike are one file twice. Parts of one value (fresh biases, zero moments) say
- * nothing. */
+ * a few parts that are its own are taken; two files whose parts all begin alike are one
+ * file twice. For tensor-parallel ranks of one stage that is certain. Stages and ranks of
+ * experts may be alike in a model that was grown by copying layers or experts: a warning.
+ * Parts of one value (fresh biases, zero moments) say nothing. */
 
 #include <stdlib.h>
 #include <string.h>
@@ -29,12 +30,18 @@ static uint64_t mix(uint64_t h, const void *data, size_t n)
     return h;
 }
 
-/* Has each tensor-parallel rank other elements of it? */
-static bool is_cut(const struct tu_ckpt *c, const struct tu_piece *p)
+/* Has no other rank these elements? Of experts, where they are shared out; else what each
+ * tensor-parallel rank has a part of; else layers. */
+static bool is_own(const struct tu_ckpt *c, const struct tu_piece *p)
 {
     const unsigned cuts = TU_MAP_COLUMN | TU_MAP_ROW | TU_MAP_VOCAB;
+    const struct tu_role *r = &c->role[p->fuse.role[0]];
     if (p->replica || p->data || p->file >= c->files || !c->file[p->file].source)
         return false;
+    if (c->ep > 1)
+        return r->expert >= 0;
+    if (c->tp == 1)
+        return r->layer >= 0;
     return p->whole ? p->boxes > 0 : (p->fuse.transform & cuts) != 0;
 }
 
@@ -71,9 +78,28 @@ static int by_hash(const void *a, const void *b)
                               : (x->file > y->file) - (x->file < y->file);
 }
 
-int tui_check_copies(const struct tu_ckpt *c, struct tu_err *err)
+static int judge(const struct tu_ckpt *c, const struct print *a, const struct print *b,
+                 const struct tu_job *job, struct tu_err *err)
 {
-    if (c->tp < 2)
+    const char *first = c->file[a->file].path, *second = c->file[b->file].path;
+    if (a->hash != b->hash || b->bytes < LEAST)
+        return 0;
+    if (a->at.tp != b->at.tp && a->at.pp == b->at.pp && a->at.ep == b->at.ep)
+        return tu_fail(err, TU_EINCOMPLETE,
+                       "%.120s: holds the parts of tensor-parallel rank %u (%.120s), "
+                       "expected those of rank %u",
+                       second, a->at.tp, first, b->at.tp);
+    if (a->at.pp != b->at.pp || a->at.ep != b->at.ep)
+        tu_job_warn(job,
+                    "%.120s: its weights begin as those of tp=%u pp=%u ep=%u do (%.120s): is "
+                    "it a copy?",
+                    second, a->at.tp, a->at.pp, a->at.ep, first);
+    return 0;
+}
+
+int tui_check_copies(const struct tu_ckpt *c, const struct tu_job *job, struct tu_err *err)
+{
+    if (c->tp < 2 && c->pp < 2 && c->ep < 2)
         return 0;
     struct print *f = tu_calloc(c->files, sizeof *f, err);
     int rc = f ? 0 : TU_ENOMEM;
@@ -82,20 +108,12 @@ int tui_check_copies(const struct tu_ckpt *c, struct tu_err *err)
         f[i].hash = UINT64_C(0xcbf29ce484222325);
     }
     for (size_t i = 0; i < c->pieces && !rc; i++)
-        if (is_cut(c, &c->piece[i]) && f[c->piece[i].file].parts < PARTS)
+        if (is_own(c, &c->piece[i]) && f[c->piece[i].file].parts < PARTS)
             rc = add_part(c, &c->piece[i], &f[c->piece[i].file], err);
     if (!rc)
         qsort(f, c->files, sizeof *f, by_hash);
-    for (uint32_t i = 1; i < c->files && !rc; i++) {
-        const struct print *a = &f[i - 1], *b = &f[i];
-        if (a->hash == b->hash && b->bytes >= LEAST && a->at.tp != b->at.tp &&
-            a->at.pp == b->at.pp && a->at.ep == b->at.ep)
-            rc = tu_fail(err, TU_EINCOMPLETE,
-                         "%.120s: holds the parts of tensor-parallel rank %u (%.120s), "
-                         "expected those of rank %u",
-                         c->file[b->file].path, a->at.tp, c->file[a->file].path,
-                         b->at.tp);
-    }
+    for (uint32_t i = 1; i < c->files && !rc; i++)
+        rc = judge(c, &f[i - 1], &f[i], job, err);
     tu_free(f);
     return rc;
 }

@@ -266,23 +266,35 @@ static int64_t saver_of(const struct tu_ckpt *c, uint32_t f)
     return v && v->kind == TU_P_INT ? v->integer : -1;
 }
 
-/* Files that several processes saved say which: tensor ranks are numbered fastest. One
- * process that converts writes its own number, or an older save's, into all. */
+/* Files that several processes saved say which, each another; tensor ranks are numbered
+ * fastest. One process that converts writes its own number, or an older save's, into
+ * all. */
 static int own_ranks(const struct tu_ckpt *c, struct tu_err *err)
 {
+    int64_t *saver = tu_alloc(c->files, sizeof *saver, err);
     bool many = false;
-    for (uint32_t f = 1; f < c->files; f++)
-        many |= saver_of(c, f) != saver_of(c, 0);
-    for (uint32_t f = 0; f < c->files && many; f++) {
-        int64_t rank = saver_of(c, f);
-        if (rank >= 0 && rank % c->tp != c->file[f].at.tp)
-            return tu_fail(err, TU_EINCOMPLETE,
-                           "%.150s: args.rank is %lld, which is tensor-parallel rank %u, "
-                           "expected rank %u",
-                           c->file[f].path, (long long)rank, (unsigned)(rank % c->tp),
-                           c->file[f].at.tp);
+    int rc = saver ? 0 : TU_ENOMEM;
+    for (uint32_t f = 0; f < c->files && !rc; f++) {
+        saver[f] = saver_of(c, f);
+        many |= saver[f] != saver[0];
     }
-    return 0;
+    for (uint32_t f = 0; f < c->files && many && !rc; f++) {
+        int64_t rank = saver[f];
+        uint32_t tp = c->file[f].at.tp, k = 0;
+        while (k < f && saver[k] != rank)
+            k++;
+        if (rank >= 0 && rank % c->tp != tp)
+            rc = tu_fail(err, TU_EINCOMPLETE,
+                         "%.150s: args.rank is %lld, which is tensor-parallel rank %u, "
+                         "expected rank %u",
+                         c->file[f].path, (long long)rank, (unsigned)(rank % c->tp), tp);
+        else if (rank >= 0 && k < f)
+            rc = tu_fail(err, TU_EINCOMPLETE,
+                         "%.100s: args.rank is %lld, as in %.100s: each rank has another",
+                         c->file[f].path, (long long)rank, c->file[k].path);
+    }
+    tu_free(saver);
+    return rc;
 }
 
 /* Names of the file's weights begin so. */
@@ -487,7 +499,7 @@ static int megatron_open(struct tu_ckpt *c, const struct tu_spec *spec,
         rc = add_rank(c, f, err);
     if (!rc)
         rc = tui_check_ranks(c, err);
-    return rc ? rc : tui_check_copies(c, err);
+    return rc ? rc : tui_check_copies(c, job, err);
 }
 
 static const struct tu_layout_key keys[] = {

@@ -593,7 +593,7 @@ int tui_zero_read(struct zero_reader *r, const struct tu_spec *spec,
     if (!rc)
         rc = tui_zero_complete(r, err);
     if (!rc)
-        rc = tui_check_copies(c, err);
+        rc = tui_check_copies(c, job, err);
     if (!rc && r->z.universal)
         rc = tui_universal_states(r, o, job, err);
     if (!rc)

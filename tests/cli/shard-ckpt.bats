@@ -400,6 +400,25 @@ rename_in() {
     assert_output --partial 'mp_rank_01_001/model_optim_rng.pt: args.rank is 2, which is tensor-parallel rank 0, expected rank 1'
 }
 
+@test "a stage or a rank of experts that is a copy of another is refused or spoken of" {
+    cp -r "$DATA/megatron/llama_tp2_pp2" m
+    cp m/iter_0000007/mp_rank_01_00{0,1}/model_optim_rng.pt
+    run -3 shard-ckpt ls m
+    assert_output --partial 'args.rank is 1, as in m/iter_0000007/mp_rank_01_000/model_optim_rng.pt'
+    cp -r "$DATA/megatron/mixtral_ep2" e # two files: args.rank is 0 in both then
+    run -0 --separate-stderr shard-ckpt ls e
+    assert_equal "$stderr" ''
+    cp e/iter_0000007/mp_rank_00_00{0,1}/model_optim_rng.pt
+    run -0 --separate-stderr shard-ckpt ls e
+    assert_regex "$stderr" 'mp_rank_00_001/model_optim_rng.pt: its weights begin as those of tp=0 pp=0 ep=0 do'
+    shard-ckpt convert --to megatron:pp=4 "$DATA/hf/llama_demo" p # whole layers, saved by one process
+    run -0 --separate-stderr shard-ckpt ls p
+    assert_equal "$stderr" ''
+    cp p/release/mp_rank_00_00{1,2}/model_optim_rng.pt
+    run -0 --separate-stderr shard-ckpt ls p
+    assert_regex "$stderr" 'mp_rank_00_002/model_optim_rng.pt: its weights begin as those of tp=0 pp=1 ep=0 do'
+}
+
 @test "uneven stages are refused unless given" {
     run -2 shard-ckpt convert --to megatron:pp=3 "$DATA/hf/llama" m
     assert_output --partial '4 layers do not divide by pp=3'
