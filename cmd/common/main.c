@@ -299,6 +299,15 @@ static int finish(struct tu_ctx *ctx)
     return late > status ? late : status;
 }
 
+/* -o, where the last operand is the destination. */
+static void hint_destination(const struct tu_cmd *cmd, struct tu_err *err)
+{
+    const char *operands = cmd->usage ? cmd->usage[0] : "", *last = strrchr(operands, ' ');
+    if (cmd->flags & TU_CMD_NO_OUTPUT && last && !strcmp(last, " destination") &&
+        (strstr(err->msg, "option '-o'") || strstr(err->msg, "option '--output")))
+        tu_fail(err, TU_EUSAGE, "no option -o: the destination is the last operand");
+}
+
 int tu_main(const struct tu_cmd *cmd, int argc, char **argv)
 {
     struct tu_ctx *ctx = &tu_ctx_only;
@@ -317,6 +326,7 @@ int tu_main(const struct tu_cmd *cmd, int argc, char **argv)
     if (tu_opt_parse(tables, &argc, argv, &err)) {
         if (!named)
             ctx->cmd = ctx->top; /* whose --help names the subcommand */
+        hint_destination(ctx->cmd, &err);
         tu_error(ctx, &err);
         return finish(ctx);
     }

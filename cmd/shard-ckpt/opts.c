@@ -6,7 +6,7 @@
 #include "opts.h"
 
 static struct {
-    const char *from, *map, *family;
+    const char *from, *map, *family, *config;
     uint64_t vocab, memory;
     struct tu_list include, exclude;
     bool untied, no_crc, strict;
@@ -32,6 +32,8 @@ const struct tu_opt source_options[] = {
     {0, "family", "FAMILY", "model family, where no configuration tells",
      TU_OPT_STRING, &opt.family, NULL,
      0},
+    {0, "config", "FILE", "config.json of the model, where none or another lies with it",
+     TU_OPT_FILE_IN, &opt.config, NULL, 0},
     {0, "vocab", NULL, "true size of the vocabulary, without padding",
      TU_OPT_U64, &opt.vocab, NULL, 0},
     {0, "untied", NULL, "head and embedding differ, whatever the configuration says",
@@ -69,6 +71,7 @@ const struct tu_shard_opts *shard_opts(const struct target_options *t, bool forc
     o = (struct tu_shard_opts){
         .map_file = opt.map,
         .family = opt.family,
+        .config_file = opt.config,
         .vocab = opt.vocab,
         .untied = opt.untied,
         .include = patterns(&opt.include),

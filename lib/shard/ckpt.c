@@ -154,6 +154,8 @@ int tui_add_target(struct tu_ckpt *c, const char *path, const struct tu_format *
 int tui_add_side(struct tu_ckpt *c, const char *name, const char *text, size_t n,
                  struct tu_err *err)
 {
+    if (tui_side(c, name))
+        return 0;
     int rc = TU_GROW(&c->side, &c->side_cap, c->sides, err);
     if (rc)
         return rc;
@@ -279,6 +281,20 @@ static int check_configuration(const struct tu_ckpt *c, struct tu_err *err)
     return rc ? rc : tui_check_sizes(c, err);
 }
 
+/* The user's configuration, before any that is found. */
+static int take_config(struct tu_ckpt *c, const char *path, struct tu_err *err)
+{
+    char *text = NULL;
+    size_t n;
+    if (!path)
+        return 0;
+    int rc = tu_file_read(path, (size_t)16 << 20, &text, &n, err);
+    if (!rc)
+        rc = tui_add_side(c, "config.json", text, n, err);
+    tu_free(text);
+    return rc;
+}
+
 int tu_ckpt_open(struct tu_ckpt **out, const char *path, const char *text,
                  const struct tu_shard_opts *o, const struct tu_job *job,
                  struct tu_err *err)
@@ -299,6 +315,8 @@ int tu_ckpt_open(struct tu_ckpt **out, const char *path, const char *text,
         rc = tui_ckpt_new(&c, path, err);
     if (!rc)
         rc = tui_renames_new(c, o ? o : &none, err);
+    if (!rc && o)
+        rc = take_config(c, o->config_file, err);
     if (!rc) {
         c->layout = layout;
         c->refused = o ? o->refused : NULL;
@@ -318,6 +336,8 @@ int tu_ckpt_open(struct tu_ckpt **out, const char *path, const char *text,
         rc = tui_make_atoms(c, o ? o : &none, err);
     if (!rc)
         rc = tu_ckpt_check(c, err);
+    if (!rc)
+        rc = tui_warn_prefix(c, job, err);
     tu_spec_release(&spec);
     if (rc) {
         tu_ckpt_close(c);

@@ -20,7 +20,7 @@ int tui_add_source(struct tu_ckpt *c, const char *path, struct tu_source *s,
 /* A file to write. */
 int tui_add_target(struct tu_ckpt *c, const char *path, const struct tu_format *format,
                    struct tu_coord at, uint32_t *number, struct tu_err *err);
-/* A small file; text is copied. */
+/* A small file; text is copied. One that is there already stays. */
 int tui_add_side(struct tu_ckpt *c, const char *name, const char *text, size_t n,
                  struct tu_err *err);
 const struct tu_side *tui_side(const struct tu_ckpt *c, const char *name);
@@ -139,6 +139,12 @@ struct tui_list {
 };
 /* why: a constant text, tu_refused.why. */
 int tui_list_add(struct tui_list *l, const char *why, const char *name, struct tu_err *err);
+/* The family's map takes the names of weights that are selected, NULL are none; with --include
+ * the family is given up where it does not (fit.c). Errors: TU_EINCOMPLETE lists the names. */
+int tui_fit_family(struct tu_ckpt *c, const char *const *name, size_t n,
+                   const struct tu_shard_opts *o, struct tu_err *err);
+/* Warn where the names of no family would be a family's without what all begin with. */
+int tui_warn_prefix(const struct tu_ckpt *c, const struct tu_job *job, struct tu_err *err);
 /* Every weight that the model must have has a role (complete.c). Errors: TU_EINCOMPLETE
  * lists those that are missing. */
 int tui_check_complete(const struct tu_ckpt *c, const struct tu_shard_opts *o,

@@ -197,25 +197,22 @@ static int read_objects(struct reader *r, struct tu_err *err)
     return rc;
 }
 
-/* The family is of use only where its map takes every weight's name. */
-static int fit_family(struct reader *r, struct tu_err *err)
+/* The weights' names suit the family. */
+static int fit_weights(struct reader *r, const struct tu_shard_opts *o, struct tu_err *err)
 {
-    struct tu_ckpt *c = r->c;
     size_t cut = strlen(r->model);
-    int rc = 0;
-    for (size_t i = 0; i < r->s->n && c->canonical && !rc; i++) {
-        const char *name = r->s->tensor[i].name, *base, *state;
-        struct tu_named named;
-        bool yes = true;
-        if (!take_state(r, name, c->arena, &base, &state, err) &&
-            !strncmp(name, r->model, cut))
-            rc = tu_map_match(c->canonical, name + cut, 0, 0, &named, &yes, err);
-        if (!yes) {
-            tu_map_free(c->canonical);
-            c->canonical = NULL;
-            memset(&c->model, 0, sizeof c->model);
-        }
+    const char **name = tu_calloc(r->s->n + 1, sizeof *name, err), *base, *state;
+    int rc = name ? 0 : TU_ENOMEM;
+    for (size_t i = 0; i < r->s->n && !rc; i++) {
+        const char *own = r->s->tensor[i].name;
+        if (!take_state(r, own, r->c->arena, &base, &state, err) &&
+            !strncmp(own, r->model, cut) &&
+            !(r->states && !strncmp(own, r->optim, strlen(r->optim))))
+            name[i] = own + cut;
     }
+    if (!rc)
+        rc = tui_fit_family(r->c, name, r->s->n, o, err);
+    tu_free(name);
     return rc;
 }
 
@@ -240,7 +237,7 @@ static int dcp_open(struct tu_ckpt *c, const struct tu_spec *spec,
     if (!rc)
         rc = tui_know_model(c, o, err);
     if (!rc)
-        rc = fit_family(&r, err);
+        rc = fit_weights(&r, o, err);
     for (size_t i = 0; i < r.s->n && !rc; i++)
         rc = add_tensor(&r, i, err);
     if (!rc)

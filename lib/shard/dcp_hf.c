@@ -160,6 +160,8 @@ static int dcp_hf_open(struct tu_ckpt *c, const struct tu_spec *spec,
         rc = tui_sides_from(c, c->root, err);
     if (!rc)
         rc = tui_know_model(c, o, err);
+    if (!rc)
+        rc = tui_fit_all(c, o, err);
     struct tui_naming name = {.map = c->canonical, .locate = locate, .ctx = &w};
     for (uint32_t f = 0; f < c->files && !rc; f++)
         rc = tui_add_pieces(c, f, &name, err);

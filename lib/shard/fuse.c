@@ -194,8 +194,10 @@ int tui_fuse_shape(const struct tu_ckpt *c, const struct tu_fuse *f, const char 
                            c->role[f->role[1]].rows % c->model.kv_heads ||
                            c->role[f->role[0]].rows % c->model.kv_heads))
         return tu_fail(err, TU_EINCOMPLETE,
-                       "'%.90s': the number of key-value heads is not known or "
-                       "does not divide the rows",
+                       c->model.kv_heads
+                           ? "'%.90s': its rows are no multiple of the key-value heads"
+                           : "'%.90s': the number of key-value heads is not known: --config "
+                             "gives the model's config.json",
                        name);
     if (t & TU_MAP_COLUMN && total % tp)
         return uneven(name, "rows", total, tp, err);

@@ -60,7 +60,7 @@ static int hf_open(struct tu_ckpt *c, const struct tu_spec *spec,
     tu_free(folder);
     if (!rc)
         rc = tui_know_model(c, o, err);
-    return rc ? rc : tui_add_all(c, err);
+    return rc ? rc : tui_add_all(c, o, err);
 }
 
 /* Sizes of the tensors as written, the tied copy last. */
@@ -146,5 +146,6 @@ const struct tu_layout tui_layout_hf = {
     .detect = hf_detect,
     .open = hf_open,
     .plan = hf_plan,
+    .configured = true,
     .side_folder = "",
 };

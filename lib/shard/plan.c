@@ -78,7 +78,7 @@ int tui_need_family(const struct tu_ckpt *c, struct tu_err *err)
                              c->from->root, family)
                    : tu_fail(err, TU_EUSAGE,
                              "%.150s: the model's family is not known (--list=families "
-                             "shows those that are): give --family or a config.json",
+                             "shows those that are): give --family or --config",
                              c->from->root);
 }
 

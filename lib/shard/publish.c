@@ -202,6 +202,10 @@ int tui_refuse(const struct tu_ckpt *from, struct tu_ckpt *to,
         rc = tu_fail(err, TU_EINCOMPLETE,
                      "%.200s: none of its %llu tensors is taken by this layout",
                      from->root, (unsigned long long)from->dropped);
+    if (!rc && from->atoms && !to->pieces)
+        rc = tu_fail(err, TU_EUSAGE,
+                     "%.150s: layout %s has no place for any of the %zu tensors chosen",
+                     from->root, to->layout->name, from->atoms);
     if (rc)
         return rc;
     if (!lstat(to->root, &st) && !(o && o->force) && S_ISDIR(st.st_mode))
@@ -478,6 +482,9 @@ int tu_ckpt_convert(const struct tu_ckpt *from, struct tu_ckpt *to,
     int rc = d ? tui_refuse(from, to, o, job, err) : TU_ENOMEM;
     if (!rc)
         rc = tu_ckpt_agree(from, o, job, err);
+    if (!rc && to->layout->configured && !tui_side(to, "config.json"))
+        tu_job_warn(job, "%.150s: gets no config.json, as %.80s has none (--config)",
+                    to->root, from->root);
     if (!rc && o && (o->parts || o->resume)) {
         tui_part_others(from, to, o, job);
         rc = o->parts ? tui_convert_part(from, to, o, job, d, err)

@@ -236,15 +236,16 @@ static int add_tensor(struct tu_ckpt *c, uint32_t f, uint32_t index,
         rc = tui_piece_plain(c, &p, base, state, t->dtype, err);
     else if (!(rc = tu_map_match(n->map, base, n->layer_base, n->expert_base, &named, &yes,
                                  err))) {
-        if (!yes)
+        if (!yes && n->map != c->canonical)
             return tui_list_add(unknown, "unmatched", p.tensor.name, err);
-        if (named.transform & TU_MAP_DROP) {
+        if (yes && named.transform & TU_MAP_DROP) {
             c->dropped++;
             return 0;
         }
-        if (n->adjust)
+        if (yes && n->adjust)
             n->adjust(c, &named);
-        rc = tui_piece_fuse(c, &p, &named, state, t->dtype, err);
+        rc = yes ? tui_piece_fuse(c, &p, &named, state, t->dtype, err)
+                 : tui_piece_plain(c, &p, base, state, t->dtype, err); /* nobody selects it */
     }
     return rc ? rc : tui_piece_add(c, &p, err);
 }

@@ -61,10 +61,31 @@ int tui_add_one(struct tu_ckpt *c, const char *path, const char *name,
     return rc ? rc : tui_add_source(c, name, s, (struct tu_coord){0}, &number, err);
 }
 
-int tui_add_all(struct tu_ckpt *c, struct tu_err *err)
+int tui_fit_all(struct tu_ckpt *c, const struct tu_shard_opts *o, struct tu_err *err)
 {
+    size_t n = 0;
+    for (size_t f = 0; f < c->files; f++)
+        n += c->file[f].source->n;
+    const char **name = tu_alloc(n + 1, sizeof *name, err), *state;
+    int rc = name ? 0 : TU_ENOMEM;
+    n = 0;
+    for (size_t f = 0; f < c->files && !rc; f++) {
+        const struct tu_source *s = c->file[f].source;
+        for (size_t i = 0; i < s->n && !rc; i++) {
+            rc = tui_state_of(c, s->tensor[i].name, &state, &name[n], err);
+            n += strcmp(name[n], TUI_STEP) != 0;
+        }
+    }
+    if (!rc)
+        rc = tui_fit_family(c, name, n, o, err);
+    tu_free(name);
+    return rc;
+}
+
+int tui_add_all(struct tu_ckpt *c, const struct tu_shard_opts *o, struct tu_err *err)
+{
+    int rc = tui_fit_all(c, o, err);
     struct tui_naming n = {.map = c->canonical};
-    int rc = 0;
     for (uint32_t f = 0; f < c->files && !rc; f++)
         rc = tui_add_pieces(c, f, &n, err);
     return rc;
@@ -123,7 +144,7 @@ int tui_file_open(struct tu_ckpt *c, const char *format, const struct tu_shard_o
         rc = sides_beside(c, err);
     if (!rc)
         rc = tui_know_model(c, o, err);
-    return rc ? rc : tui_add_all(c, err);
+    return rc ? rc : tui_add_all(c, o, err);
 }
 
 int tui_file_plan(struct tu_ckpt *c, const char *format, const struct tu_shard_opts *o,

@@ -16,8 +16,10 @@ int tui_know_model(struct tu_ckpt *c, const struct tu_shard_opts *o, struct tu_e
 int tui_add_one(struct tu_ckpt *c, const char *path, const char *name,
                 const struct tu_format *f, const struct tu_shard_opts *o,
                 const struct tu_job *job, struct tu_err *err);
-/* All tensors of all files become pieces. */
-int tui_add_all(struct tu_ckpt *c, struct tu_err *err);
+/* Do the names of all files' tensors suit the family? See tui_fit_family. */
+int tui_fit_all(struct tu_ckpt *c, const struct tu_shard_opts *o, struct tu_err *err);
+/* All tensors of all files become pieces; their names suit the family. */
+int tui_add_all(struct tu_ckpt *c, const struct tu_shard_opts *o, struct tu_err *err);
 /* How many atoms are weights; the optimizer's states come behind them. */
 size_t tui_weights(const struct tu_ckpt *c);
 /* Each of the source's first n atoms is a tensor to write, in file[atom] (NULL: file 0);

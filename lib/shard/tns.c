@@ -79,7 +79,7 @@ static int tns_open(struct tu_ckpt *c, const struct tu_spec *spec,
         rc = read_metas(c, c->file[f].source, err);
     if (!rc)
         rc = tui_know_model(c, o, err);
-    return rc ? rc : tui_add_all(c, err);
+    return rc ? rc : tui_add_all(c, o, err);
 }
 
 /* A stream carries its model and small files in META records. */

@@ -529,23 +529,21 @@ static int read_ranks(struct zero_reader *r, struct tu_err *err)
     return rc;
 }
 
-/* The family is of use only where its map takes every name. */
-static int fit_family(struct tu_ckpt *c, const struct tu_pnode *module,
+/* The names of `module` suit the family. */
+static int fit_module(struct zero_reader *r, const struct tu_shard_opts *o,
                       struct tu_err *err)
 {
-    int rc = 0;
-    for (size_t i = 0; c->canonical && module && i + 1 < module->n && !rc; i += 2) {
-        struct tu_named named;
-        bool yes = true;
-        if (module->item[i]->kind == TU_P_TEXT)
-            rc = tu_map_match(c->canonical, module->item[i]->text, 0, 0, &named, &yes,
-                              err);
-        if (!yes) {
-            tu_map_free(c->canonical);
-            c->canonical = NULL;
-            memset(&c->model, 0, sizeof c->model);
-        }
-    }
+    const struct tu_pnode *module =
+        tu_pnode_get(tui_file_root(r->c, r->z.model[0]), "module");
+    size_t n = module && module->kind == TU_P_DICT ? module->n / 2 : 0;
+    const char **name = tu_calloc(n + 1, sizeof *name, err);
+    int rc = name ? 0 : TU_ENOMEM;
+    for (size_t i = 0; i < n && !rc; i++)
+        if (module->item[2 * i]->kind == TU_P_TEXT)
+            name[i] = module->item[2 * i]->text;
+    if (!rc)
+        rc = tui_fit_family(r->c, name, n, o, err);
+    tu_free(name);
     return rc;
 }
 
@@ -587,7 +585,7 @@ int tui_zero_read(struct zero_reader *r, const struct tu_spec *spec,
     if (!rc)
         rc = tui_know_model(c, o, err);
     if (!rc)
-        rc = fit_family(c, tu_pnode_get(tui_file_root(c, r->z.model[0]), "module"), err);
+        rc = fit_module(r, o, err);
     if (!rc)
         rc = read_ranks(r, err);
     if (!rc)

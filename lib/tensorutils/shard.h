@@ -195,6 +195,7 @@ struct tu_rename {
 struct tu_shard_opts {
     const char *map_file; /* --map */
     const char *family;   /* --family: when no configuration tells */
+    const char *config_file; /* --config: stands for the config.json that lies with it */
     uint64_t vocab;       /* --vocab: true size, 0: from the configuration */
     bool pad_last;        /* fill vocabulary padding with the last row, not zeros */
     bool tied_copy;     /* write the tied head too, where the layout would leave it out */
@@ -235,6 +236,7 @@ struct tu_layout {
      * c->from). */
     int (*plan)(struct tu_ckpt *c, const struct tu_spec *spec,
                 const struct tu_shard_opts *o, struct tu_err *err);
+    bool configured; /* what is written is of no use without a config.json */
     /* Folder for the side files below the root, "" the root itself; NULL: they are not
      * kept as files. */
     const char *side_folder;

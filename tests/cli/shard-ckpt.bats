@@ -183,6 +183,12 @@ mtp() {
     refute_output --partial 'layers.1.'
 }
 
+@test "choosing nothing that the layout has a place for is an error" {
+    run -2 shard-ckpt convert --include 'optim.*' --to hf "$DATA/deepspeed/llama_z1_dp2" o
+    assert_output --partial 'layout hf has no place for any of the'
+    [ ! -e o ]
+}
+
 @test "choosing nothing is an error" {
     run -2 shard-ckpt convert --include nothing --to hf "$DATA/hf/llama" o
     assert_output --partial 'no tensor is selected'
@@ -680,6 +686,62 @@ END
     shard-ckpt convert --to megatron:tp=2,pad=32 --vocab-pad last "$DATA/hf/llama" n
     run -1 cmp m/release/mp_rank_01/model_optim_rng.pt n/release/mp_rank_01/model_optim_rng.pt
     run -0 shard-ckpt diff m n
+}
+
+@test "--config stands for the config.json of a model" {
+    shard-ckpt convert -q --to torch "$DATA/hf/llama" sd.pt
+    run -3 shard-ckpt convert --family llama --to megatron:tp=2 sd.pt m
+    assert_output --partial '--config gives the model'
+    shard-ckpt convert -q --config "$DATA/hf/llama/config.json" --to megatron:tp=2 sd.pt m
+    run -0 shard-ckpt diff m "$DATA/hf/llama"
+    run -0 --separate-stderr shard-ckpt convert --to hf sd.pt h
+    assert_equal "$stderr" 'shard-ckpt: warning: h: gets no config.json, as sd.pt has none (--config)'
+    run -0 --separate-stderr shard-ckpt convert --config "$DATA/hf/llama/config.json" -f --to hf sd.pt h
+    assert_equal "$stderr" ''
+    cmp h/config.json "$DATA/hf/llama/config.json"
+    sed 's/"num_key_value_heads": *[0-9]*/"num_key_value_heads": 3/' h/config.json >wrong.json
+    run -3 shard-ckpt digest --config wrong.json h # before the one that lies there
+}
+
+@test "what stands before the names of a family is spoken of" {
+    shard-ckpt convert -q --to torch "$DATA/hf/llama" sd.pt
+    shard-ckpt rename -q '=net.module.' sd.pt under.pt
+    run -0 --separate-stderr shard-ckpt ls under.pt
+    assert_equal "$stderr" "shard-ckpt: warning: under.pt: all names begin 'net.module.', without \
+which they are those of family llama: shard-ckpt rename 'net\\.module\\.=' takes it off"
+    shard-ckpt rename -q 'net\.module\.=' under.pt again.pt
+    run -0 --separate-stderr shard-ckpt diff again.pt sd.pt
+    assert_equal "$stderr" ''
+    shard-ckpt convert --to dcp:model=net.module "$DATA/hf/llama" d
+    rm d/config.json
+    run -0 --separate-stderr shard-ckpt ls d
+    assert_regex "$stderr" '--from dcp:model=net.module takes it off'
+    run -3 shard-ckpt convert --from dcp:model=nothing --to hf d none
+    assert_output --partial 'none of its 39 tensors is taken'
+}
+
+@test "names that the family does not have are refused in every layout, and read with --include" {
+    shard-ckpt rename -q 'model\.norm=model.norn' "$DATA/hf/llama" h
+    shard-ckpt convert --to dcp:ranks=2 "$DATA/hf/llama" d
+    cp -r "$DATA/deepspeed/llama_z1_dp2" z
+    find d -name .metadata -exec sed -i 's/model\.norm\.weight/model.norn.weight/g' {} +
+    for f in z/global_step3/*.pt; do rename_in "$f" model.norm.weight model.norn.weight; done
+    for c in h d z; do
+        run -3 shard-ckpt digest --no-crc $c
+        assert_output --partial "$c: no line of map hf-llama takes 1 of its tensors: 'model.norn.weight' (--include '.*' reads"
+        run -0 shard-ckpt digest --no-crc --include '.*' $c
+        assert_output --partial ' model.norn.weight'
+        run -0 shard-ckpt ls --no-crc --exclude '.*norn' $c
+        refute_output --partial norn
+    done
+}
+
+@test "-o is no option where the destination is an operand" {
+    for c in 'convert --to hf a' 'save --to hf' 'prune a' 'rename x=y a'; do
+        # shellcheck disable=SC2086 # words
+        run -2 shard-ckpt $c -o out
+        assert_line 'shard-ckpt: no option -o: the destination is the last operand'
+    done
 }
 
 @test "an unknown tensor is listed, not dropped" {
