@@ -542,7 +542,7 @@ END
 
 @test "a signal leaves no partial folder, whatever is in it" {
     # shellcheck disable=SC2046 # words
-    tns-gen $(printf 'w%d:shape=16384 ' {1..90}) --dtype f32 --dist uniform |
+    tns-gen $(printf 'w%d:shape=262144 ' {1..90}) --dtype f32 --dist constant |
         shard-ckpt save -q --to safetensors m.safetensors
     cp -r "$DATA/deepspeed/llama_z1_dp2" z # becomes folders in folders
     local killed=0 i pid signal rc
@@ -562,7 +562,7 @@ END
         rm -rf out
         if compgen -G 'out.partial-*'; then return 1; fi
     done
-    [ $killed -gt 0 ]
+    [ $killed -gt 0 ] # 90 MiB in 90 files are not written in 30 ms each time
 }
 
 @test "a conversion without descriptors leaves no partial folder" {
