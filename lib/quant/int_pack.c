@@ -420,9 +420,7 @@ static void turn_words(const unsigned char *from, size_t from_stride, unsigned c
                     memcpy(to + k * to_stride + 4 * r, from + r * from_stride + 4 * k, 4);
 }
 
-enum {
-    ROWS = 16
-}; /* outputs whose words are made or taken apart before they are turned */
+enum { ROWS = 16 }; /* outputs whose words are made or taken apart before they are turned */
 
 /* Words run down the inputs: those of a few outputs are packed as rows, then turned. */
 static int pack_gptq(const struct tu_coding *c, const struct tu_ints *m, void *code,
