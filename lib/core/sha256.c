@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* sha256.c: nettle's SHA-256 behind our memory and names, and two of them at once. */
+/* sha256.c: nettle's SHA-256 behind our memory and names, and many of them at once. */
 #include <nettle/sha2.h>
+#include <stdbool.h>
+#include <string.h>
 #include "sha256_x86.h"
 #include "tensorutils/core/mem.h"
 #include "tensorutils/core/sha256.h"
@@ -29,32 +31,83 @@ void tu_sha256_add(struct tu_sha256 *s, const void *p, size_t n)
     sha256_update(&s->ctx, n, p);
 }
 
-/* Whole blocks of both streams together, when both are between blocks; returns how many
- * bytes that were. */
-static size_t add_pair(struct sha256_ctx *a, const unsigned char *pa,
-                       struct sha256_ctx *b, const unsigned char *pb, size_t n)
-{
 #if TUI_SHA256_X86
-    const uint32_t needs = TUI_SHA256_PAIR_NEEDS;
-    if (a->index || b->index || (tu_cpu_bits() & needs) != needs)
+/* Streams from which sixteen lanes, some of them idle, are quicker than pairs. */
+#define WIDE_LEAST 11
+
+/* The next two streams, `blocks` of each. */
+static size_t step_pair(struct tu_sha256 *const *s, const unsigned char *const *p,
+                        size_t streams, size_t blocks)
+{
+    if (streams < 2)
         return 0;
-    size_t blocks = n / SHA256_BLOCK_SIZE;
-    tui_sha256_pair(a->state, pa, b->state, pb, blocks);
-    a->count += blocks;
-    b->count += blocks;
-    return blocks * SHA256_BLOCK_SIZE;
-#else
-    (void)a, (void)pa, (void)b, (void)pb, (void)n;
-    return 0;
-#endif
+    tui_sha256_pair(s[0]->ctx.state, p[0], s[1]->ctx.state, p[1], blocks);
+    return 2;
 }
 
-void tu_sha256_add_pair(struct tu_sha256 *a, const void *pa, struct tu_sha256 *b,
-                        const void *pb, size_t n)
+/* The next sixteen; lanes without a stream repeat the first on a copy of its state. */
+static size_t step_wide(struct tu_sha256 *const *s, const unsigned char *const *p,
+                        size_t streams, size_t blocks)
 {
-    size_t done = add_pair(&a->ctx, pa, &b->ctx, pb, n);
-    sha256_update(&a->ctx, n - done, (const unsigned char *)pa + done);
-    sha256_update(&b->ctx, n - done, (const unsigned char *)pb + done);
+    uint32_t idle[8], *state[TUI_SHA256_LANES];
+    const unsigned char *from[TUI_SHA256_LANES];
+    if (streams < WIDE_LEAST)
+        return 0;
+    memcpy(idle, s[0]->ctx.state, sizeof idle);
+    for (size_t i = 0; i < TUI_SHA256_LANES; i++) {
+        state[i] = i < streams ? s[i]->ctx.state : idle;
+        from[i] = p[i < streams ? i : 0];
+    }
+    tui_sha256_wide(state, from, blocks);
+    return streams < TUI_SHA256_LANES ? streams : TUI_SHA256_LANES;
+}
+
+/* By the CPU's means, widest first: how many of the streams a step took, 0 where it is for
+ * more of them. */
+static const struct {
+    uint32_t needs;
+    size_t (*step)(struct tu_sha256 *const *s, const unsigned char *const *p, size_t streams,
+                   size_t blocks);
+} kernel[] = {
+    {TUI_SHA256_WIDE_NEEDS, step_wide},
+    {TUI_SHA256_PAIR_NEEDS, step_pair},
+};
+
+/* Whole blocks of the first streams, all of them between blocks: how many streams. */
+static size_t step(struct tu_sha256 *const *s, const unsigned char *const *p, size_t streams,
+                   size_t blocks)
+{
+    size_t taken = 0;
+    for (size_t k = 0; k < sizeof kernel / sizeof *kernel && !taken; k++)
+        if ((tu_cpu_bits() & kernel[k].needs) == kernel[k].needs)
+            taken = kernel[k].step(s, p, streams, blocks);
+    for (size_t i = 0; i < taken; i++)
+        s[i]->ctx.count += blocks;
+    return taken;
+}
+#else
+static size_t step(struct tu_sha256 *const *s, const unsigned char *const *p, size_t streams,
+                   size_t blocks)
+{
+    (void)s, (void)p, (void)streams, (void)blocks;
+    return 0;
+}
+#endif
+
+void tu_sha256_add_each(struct tu_sha256 *const *s, const void *const *p, size_t streams,
+                        size_t n)
+{
+    const unsigned char *const *from = (const unsigned char *const *)p;
+    size_t done = 0, blocks = n / SHA256_BLOCK_SIZE;
+    bool between = true;
+    for (size_t i = 0; i < streams; i++)
+        between = between && !s[i]->ctx.index;
+    for (size_t taken = between; taken && done < streams; done += taken)
+        taken = step(s + done, from + done, streams - done, blocks);
+    for (size_t i = 0; i < streams; i++) {
+        size_t at = i < done ? blocks * SHA256_BLOCK_SIZE : 0;
+        sha256_update(&s[i]->ctx, n - at, from[i] + at);
+    }
 }
 
 void tu_sha256_end(struct tu_sha256 *s, unsigned char out[TU_SHA256_SIZE])

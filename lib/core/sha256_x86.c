@@ -14,8 +14,7 @@
 
 #define TARGET __attribute__((target("sha,sse4.2")))
 
-/* FIPS 180-4, 4.2.2. */
-static const uint32_t constant[64] __attribute__((aligned(16))) = {
+const uint32_t tui_sha256_constant[64] __attribute__((aligned(64))) = {
     0x428a2f98, 0x71374491, 0xb5c0fbcf, 0xe9b5dba5, 0x3956c25b, 0x59f111f1, 0x923f82a4,
     0xab1c5ed5, 0xd807aa98, 0x12835b01, 0x243185be, 0x550c7dc3, 0x72be5d74, 0x80deb1fe,
     0x9bdc06a7, 0xc19bf174, 0xe49b69c1, 0xefbe4786, 0x0fc19dc6, 0x240ca1cc, 0x2de92c6f,
@@ -109,13 +108,13 @@ TARGET void tui_sha256_pair(uint32_t a[8], const unsigned char *pa, uint32_t b[8
         __m128i xa = x.abef, xc = x.cdgh, ya = y.abef, yc = y.cdgh;
         words_in(&x, pa + 64 * i);
         words_in(&y, pb + 64 * i);
-        STEPS(constant);
-        STEPS(constant + 16);
-        STEPS(constant + 32);
-        LAST(w0, constant + 48);
-        LAST(w1, constant + 52);
-        LAST(w2, constant + 56);
-        LAST(w3, constant + 60);
+        STEPS(tui_sha256_constant);
+        STEPS(tui_sha256_constant + 16);
+        STEPS(tui_sha256_constant + 32);
+        LAST(w0, tui_sha256_constant + 48);
+        LAST(w1, tui_sha256_constant + 52);
+        LAST(w2, tui_sha256_constant + 56);
+        LAST(w3, tui_sha256_constant + 60);
         x.abef = _mm_add_epi32(x.abef, xa);
         x.cdgh = _mm_add_epi32(x.cdgh, xc);
         y.abef = _mm_add_epi32(y.abef, ya);

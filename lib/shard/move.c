@@ -3,8 +3,8 @@
  *
  * An atom goes by windows of whole rows, so a worker needs a window, a stage and, with a
  * cast, a second window, whatever the size of the model. A task of the pool is one atom;
- * where SHA-256 is asked for it is two of the same shape, window beside window, since two
- * digests at once cost little more than one. */
+ * where SHA-256 is asked for it is several of the same shape, window beside window, since
+ * digests side by side cost little more than one. */
 
 #include <inttypes.h>
 #include <stdatomic.h>
@@ -16,7 +16,9 @@
 /* Bytes of a worker's windows that stay in the cache of its core on their way through. */
 #define WINDOW_CACHED ((uint64_t)1 << 20)
 #define WINDOW_LEAST ((uint64_t)64 << 10)
-#define LANES 2
+#define LANES TU_SHA256_STREAMS
+/* Tasks for each worker that lanes leave, so that none waits long for the last one. */
+#define TASKS_LEAST 4
 
 /* An atom as one checkpoint has it. */
 struct term {
@@ -122,12 +124,31 @@ static int worker_init(struct mover *m, struct worker *w, struct tu_err *err)
     return 0;
 }
 
+/* As many as a worker's share of the memory gives windows that hold the longest row, and
+ * as the number of atoms keeps all workers busy. */
+static unsigned lanes_of(const struct mover *m, uint64_t share)
+{
+    uint64_t longest = WINDOW_LEAST, rows, cols;
+    if (!m->o || !m->o->sha256 || m->casts)
+        return 1;
+    for (size_t a = 0; a < m->from->atoms; a++) {
+        const struct tu_tensor *t = &m->from->atom[a].tensor;
+        tui_matrix(t, &rows, &cols);
+        if (t->bytes)
+            longest = tu_max(longest, cols * elem_of(t->dtype));
+    }
+    uint64_t hold = tu_max(share / longest, 2) - 1;
+    uint64_t busy = tu_max(m->from->atoms / m->workers / TASKS_LEAST, 2);
+    return (unsigned)tu_min(tu_min(hold, busy), LANES);
+}
+
 static int mover_init(struct mover *m, struct tu_err *err)
 {
-    m->casts = m->mean || has_casts(m->from) || (m->to && has_casts(m->to));
-    m->lanes = m->o && m->o->sha256 && !m->casts ? LANES : 1;
     m->workers = m->put ? 1 : tu_pool_size(m->job ? m->job->pool : NULL);
-    m->bytes = tu_job_memory(m->job) / m->workers / (m->lanes + (m->casts ? 3 : 1));
+    m->casts = m->mean || has_casts(m->from) || (m->to && has_casts(m->to));
+    uint64_t share = tu_job_memory(m->job) / m->workers;
+    m->lanes = lanes_of(m, share);
+    m->bytes = share / (m->lanes + (m->casts ? 3 : 1));
     m->bytes = tu_max(tu_min(m->bytes, (uint64_t)16 << 20), WINDOW_LEAST);
     m->worker = tu_calloc(m->workers, sizeof *m->worker, err);
     if (!m->worker)
@@ -262,10 +283,14 @@ static int digest_windows(struct mover *m, struct worker *wk, unsigned n,
     for (unsigned k = 0; k < n; k++)
         m->digest[l[k].atom].crc =
             tu_crc32(m->digest[l[k].atom].crc, l[k].window.data, bytes);
-    if (l->sha && n == LANES)
-        tu_sha256_add_pair(l[0].sha, l[0].window.data, l[1].sha, l[1].window.data, bytes);
-    else if (l->sha)
-        tu_sha256_add(l->sha, l->window.data, bytes);
+    struct tu_sha256 *sha[LANES];
+    const void *data[LANES];
+    for (unsigned k = 0; k < n; k++) {
+        sha[k] = l[k].sha;
+        data[k] = l[k].window.data;
+    }
+    if (l->sha)
+        tu_sha256_add_each(sha, data, n, bytes);
     return 0;
 }
 
