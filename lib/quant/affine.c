@@ -20,14 +20,21 @@ static inline float limit(float v, float lo, float hi)
     return v < hi ? v : hi;
 }
 
-void tui_affine_code_plain(const struct tui_affine_map *m, const float *x, size_t n,
-                           uint8_t *code)
+static void code_group(const struct tui_affine_map *m, const float *x, size_t n,
+                       uint8_t *code)
 {
     for (size_t i = 0; i < n; i++) {
         float v = m->multiply ? x[i] * m->unit : x[i] / m->unit;
         v = limit(v + m->before, m->lo, m->hi) + 12582912.0f - 12582912.0f;
         code[i] = (uint8_t)(int)limit(v + m->after, 0, m->top);
     }
+}
+
+void tui_affine_code_plain(const struct tui_affine_map *m, const float *x, size_t n,
+                           size_t group, uint8_t *code)
+{
+    for (size_t i = 0; i < n; i += group, m++)
+        code_group(m, x + i, n - i < group ? n - i : group, code + i);
 }
 
 void tui_affine_values_plain(const uint8_t *code, size_t n, float zero, float scale,
@@ -37,16 +44,17 @@ void tui_affine_values_plain(const uint8_t *code, size_t n, float zero, float sc
         x[i] = ((float)code[i] - zero) * scale;
 }
 
-void tui_book16_code_plain(const struct tui_book16 *b, float unit, const float *x,
-                           size_t n, uint8_t *code)
+void tui_book16_code_plain(const struct tui_book16 *b, const float *unit, const float *x,
+                           size_t n, size_t group, uint8_t *code)
 {
-    for (size_t i = 0; i < n; i++) {
-        float v = x[i] * unit;
-        unsigned k = v >= b->above[7] ? 8 : 0;
-        k += v >= b->above[k + 3] ? 4 : 0;
-        k += v >= b->above[k + 1] ? 2 : 0;
-        code[i] = b->code[k + (v >= b->above[k])];
-    }
+    for (size_t i = 0; i < n; unit++)
+        for (size_t end = n - i < group ? n : i + group; i < end; i++) {
+            float v = x[i] * *unit;
+            unsigned k = v >= b->above[7] ? 8 : 0;
+            k += v >= b->above[k + 3] ? 4 : 0;
+            k += v >= b->above[k + 1] ? 2 : 0;
+            code[i] = b->code[k + (v >= b->above[k])];
+        }
 }
 
 void tui_book16_values_plain(const float table[16], const uint8_t *code, size_t n,
@@ -90,9 +98,9 @@ void tui_range(uint32_t cpu, const float *x, size_t n, size_t group, float *lo, 
 }
 
 void tui_affine_code(uint32_t cpu, const struct tui_affine_map *m, const float *x,
-                     size_t n, uint8_t *code)
+                     size_t n, size_t group, uint8_t *code)
 {
-    TUI_PICK(tui_affine_code, cpu)(m, x, n, code);
+    TUI_PICK(tui_affine_code, cpu)(m, x, n, group, code);
 }
 
 void tui_affine_values(uint32_t cpu, const uint8_t *code, size_t n, float zero,
@@ -101,10 +109,10 @@ void tui_affine_values(uint32_t cpu, const uint8_t *code, size_t n, float zero,
     TUI_PICK(tui_affine_values, cpu)(code, n, zero, scale, x);
 }
 
-void tui_book16_code(uint32_t cpu, const struct tui_book16 *b, float unit, const float *x,
-                     size_t n, uint8_t *code)
+void tui_book16_code(uint32_t cpu, const struct tui_book16 *b, const float *unit,
+                     const float *x, size_t n, size_t group, uint8_t *code)
 {
-    TUI_PICK(tui_book16_code, cpu)(b, unit, x, n, code);
+    TUI_PICK(tui_book16_code, cpu)(b, unit, x, n, group, code);
 }
 
 void tui_book16_values(uint32_t cpu, const float table[16], const uint8_t *code, size_t n,

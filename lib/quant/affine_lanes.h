@@ -2,89 +2,143 @@
 /* affine_lanes.h: the kernels of affine.h and bits.h over either kind of lanes. */
 #include "affine.h"
 #include "bits.h"
+#include "lanes_runs.h"
+
+/* The range of 0 and `group` values, a multiple of LANES, in each lane: the most, and the
+ * least with its sign turned, so that both are a most. */
+static inline void range_of(const float *x, size_t group, vf *fall, vf *most)
+{
+    vf lo = v_set(0), hi = v_set(0);
+    for (size_t i = 0; i < group; i += LANES) {
+        vf v = v_load(x + i);
+        lo = v_min(v, lo); /* the second where the first is NaN */
+        hi = v_max(v, hi);
+    }
+    *fall = v_neg(lo);
+    *most = hi;
+}
 
 void LANES_FN(tui_range)(const float *x, size_t n, size_t group, float *lo, float *hi)
 {
-    for (size_t at = 0; at < n; at += group, lo++, hi++) {
-        const size_t end = n - at < group ? n : at + group;
-        vf least = v_set(0), most = v_set(0);
-        float low = 0, high = 0;
-        size_t i = at;
-        for (; i + LANES <= end; i += LANES) {
-            vf v = v_load(x + i);
-            least = v_min(v, least); /* the second where the first is NaN */
-            most = v_max(v, most);
+    float fall[LANES * LANES], most[LANES * LANES];
+    size_t at = 0;
+    for (; group % LANES == 0 && at + LANES * group <= n; lo += LANES, hi += LANES) {
+        for (size_t k = 0; k < LANES * LANES; k += LANES, at += group) {
+            vf a, b;
+            range_of(x + at, group, &a, &b);
+            v_store(fall + k, a);
+            v_store(most + k, b);
         }
-        if (i < end)
-            tui_range_plain(x + i, end - i, end - i, &low, &high);
-        *lo = v_lowest(v_min(least, v_set(low)));
-        *hi = v_highest(v_max(most, v_set(high)));
+        v_store(lo, v_neg(most_of_rows(fall)));
+        v_store(hi, most_of_rows(most));
+    }
+    for (; at < n; at += group, lo++, hi++) {
+        const size_t size = n - at < group ? n - at : group, whole = size - size % LANES;
+        vf a, b;
+        float low = 0, high = 0;
+        range_of(x + at, whole, &a, &b);
+        if (whole < size)
+            tui_range_plain(x + at + whole, size - whole, size - whole, &low, &high);
+        *lo = -v_highest(v_max(a, v_set(-low)));
+        *hi = v_highest(v_max(b, v_set(high)));
     }
 }
 
-/* Values that are further from 0 than any code are as good as these. */
+/* Quotients that are further above 0 than any code are as good as this; those far below,
+ * and NaN, become the least integer when they are rounded. */
 #define FAR 0x1p22f
 
-/* How codes are made of quotients within ±2·FAR: as whole numbers, which takes less time
- * than limits of floats. */
+/* x / unit, rounded once, up to FAR: the estimate is within a few units of the last
+ * place, and two corrections with an inverse that is itself rounded once leave none
+ * (Markstein, 1990). A unit within 2^±60 keeps the products from overflow, and what
+ * underflows from counting. */
+struct scale {
+    vf unit, inverse, most, before;
+};
+
+enum how { PRODUCT, CORRECTED, DIVIDED };
+
+ALWAYS vi whole_of(const struct scale *s, enum how how, const float *x)
+{
+    vf v = v_load(x), q;
+    if (how == CORRECTED) {
+        v = v_min(s->most, v); /* the second where it is NaN */
+        q = v_mul(v, s->inverse);
+        q = v_fma(v_nfma(q, s->unit, v), s->inverse, q);
+        q = v_fma(v_nfma(q, s->unit, v), s->inverse, q);
+    } else {
+        q = how == PRODUCT ? v_mul(v, s->unit) : v_div(v, s->unit);
+        q = v_min(v_set(FAR), q);
+    }
+    return v_round(v_add(q, s->before));
+}
+
+/* The limits, in 16 bits and in bytes. */
 struct steps {
-    vf before;
-    int lo, hi, after, top;
+    vi lo, hi, after, top;
 };
 
-static inline vi code_of(const struct steps *s, vf v)
+ALWAYS vi step_of(const struct steps *s, vi a, vi b)
 {
-    vi k = v_round(v_add(v, s->before));
-    k = vi_add(vi_min(vi_max(k, s->lo), s->hi), s->after);
-    return vi_min(vi_max(k, 0), s->top);
+    return vh_add(vh_limit(vh_of(a, b), s->lo, s->hi), s->after);
 }
 
-/* NaN is the lower. */
-static inline vf v_near(vf v)
+/* n·LANES codes; n is 1, 2 or 4. */
+ALWAYS void code_some(const struct scale *d, const struct steps *s, enum how how,
+                      const float *x, unsigned n, uint8_t *code)
 {
-    return v_min(v_max(v, v_set(-FAR)), v_set(FAR));
+    vi a = whole_of(d, how, x), b = a, c = a, e = a;
+    if (n > 1)
+        b = whole_of(d, how, x + LANES);
+    if (n > 2) {
+        c = whole_of(d, how, x + 2 * LANES);
+        e = whole_of(d, how, x + 3 * LANES);
+    }
+    vi ab = step_of(s, a, b);
+    vb_store(code, vb_min(vb_of(ab, n > 2 ? step_of(s, c, e) : ab), s->top), n);
 }
 
-/* x / unit, rounded once, limited to ±FAR (NaN: the lower): the estimate is within a few
- * units of the last place, and two corrections with an inverse that is itself rounded
- * once leave none (Markstein, 1990). A unit within 2^±60 keeps the products from
- * overflow, and what underflows from counting. */
-struct divisor {
-    vf unit, inverse, least, most;
-};
-
-static inline struct divisor divisor_of(float unit)
+/* Returns how many of n are coded: whole lanes of them. */
+ALWAYS size_t code_all(const struct scale *d, const struct steps *s, enum how how,
+                       const float *x, size_t n, uint8_t *code)
 {
-    return (struct divisor){v_set(unit), v_set(1 / unit), v_set(-FAR * unit),
-                            v_set(FAR * unit)};
+    size_t i = 0;
+    for (; i + 4 * LANES <= n; i += 4 * LANES) {
+        ask(x + i, 4 * LANES);
+        code_some(d, s, how, x + i, 4, code + i);
+    }
+    for (; i + 2 * LANES <= n; i += 2 * LANES) {
+        ask(x + i, 2 * LANES);
+        code_some(d, s, how, x + i, 2, code + i);
+    }
+    for (; i + LANES <= n; i += LANES)
+        code_some(d, s, how, x + i, 1, code + i);
+    return i;
 }
 
-static inline vf quotient(const struct divisor *d, vf x)
+static inline void code_group(const struct tui_affine_map *m, const float *x, size_t n,
+                              uint8_t *code)
 {
-    x = v_min(v_max(x, d->least), d->most);
-    vf q = v_mul(x, d->inverse);
-    q = v_fma(v_nfma(q, d->unit, x), d->inverse, q);
-    return v_fma(v_nfma(q, d->unit, x), d->inverse, q);
+    const struct steps s = {vh_set((int)m->lo), vh_set((int)m->hi), vh_set((int)m->after),
+                            vb_set((int)m->top)};
+    const struct scale d = {v_set(m->unit), v_set(1 / m->unit), v_set(FAR * m->unit),
+                            v_set(m->before)};
+    size_t i;
+    if (m->multiply)
+        i = code_all(&d, &s, PRODUCT, x, n, code);
+    else if (m->unit >= 0x1p-60f && m->unit <= 0x1p60f)
+        i = code_all(&d, &s, CORRECTED, x, n, code);
+    else
+        i = code_all(&d, &s, DIVIDED, x, n, code);
+    if (i < n)
+        tui_affine_code_plain(m, x + i, n - i, n - i, code + i);
 }
 
 void LANES_FN(tui_affine_code)(const struct tui_affine_map *m, const float *x, size_t n,
-                               uint8_t *code)
+                               size_t group, uint8_t *code)
 {
-    const struct steps s = {v_set(m->before), (int)m->lo, (int)m->hi, (int)m->after,
-                            (int)m->top};
-    const vf unit = v_set(m->unit);
-    size_t i = 0;
-    if (m->multiply) {
-        for (; i + LANES <= n; i += LANES)
-            vi_store(code + i, code_of(&s, v_near(v_mul(v_load(x + i), unit))));
-    } else if (m->unit >= 0x1p-60f && m->unit <= 0x1p60f) {
-        const struct divisor d = divisor_of(m->unit);
-        for (; i + LANES <= n; i += LANES)
-            vi_store(code + i, code_of(&s, quotient(&d, v_load(x + i))));
-    }
-    for (; i + LANES <= n; i += LANES)
-        vi_store(code + i, code_of(&s, v_near(v_div(v_load(x + i), unit))));
-    tui_affine_code_plain(m, x + i, n - i, code + i);
+    for (size_t i = 0; i < n; i += group, m++)
+        code_group(m, x + i, n - i < group ? n - i : group, code + i);
 }
 
 void LANES_FN(tui_affine_values)(const uint8_t *code, size_t n, float zero, float scale,
@@ -97,17 +151,36 @@ void LANES_FN(tui_affine_values)(const uint8_t *code, size_t n, float zero, floa
     tui_affine_values_plain(code + i, n - i, zero, scale, x + i);
 }
 
-void LANES_FN(tui_book16_code)(const struct tui_book16 *b, float unit, const float *x,
-                               size_t n, uint8_t *code)
+/* n·LANES codes; n is 1 or 4. NaN is above no middle. */
+ALWAYS void place_some(const struct v_book *book, const uint8_t table[16], vf unit,
+                       const float *x, unsigned n, uint8_t *code)
+{
+    vi a = v_place(book, v_mul(v_load(x), unit)), b = a, c = a, d = a;
+    if (n > 1) {
+        b = v_place(book, v_mul(v_load(x + LANES), unit));
+        c = v_place(book, v_mul(v_load(x + 2 * LANES), unit));
+        d = v_place(book, v_mul(v_load(x + 3 * LANES), unit));
+    }
+    vb_store(code, vb_lookup(table, vb_of(vh_of(a, b), vh_of(c, d))), n);
+}
+
+void LANES_FN(tui_book16_code)(const struct tui_book16 *b, const float *unit,
+                               const float *x, size_t n, size_t group, uint8_t *code)
 {
     const struct v_book book = v_book_of(b->value, b->above);
-    const vf u = v_set(unit);
-    size_t i = 0;
-    for (; i + LANES <= n; i += LANES) { /* NaN is above no middle */
-        v_nearest_bytes(code + i, &book, v_mul(v_load(x + i), u));
-        v_replace(code + i, b->code);
+    for (size_t at = 0; at < n; at += group, unit++) {
+        const size_t end = n - at < group ? n : at + group;
+        const vf u = v_set(*unit);
+        size_t i = at;
+        for (; i + 4 * LANES <= end; i += 4 * LANES) {
+            ask(x + i, 4 * LANES);
+            place_some(&book, b->code, u, x + i, 4, code + i);
+        }
+        for (; i + LANES <= end; i += LANES)
+            place_some(&book, b->code, u, x + i, 1, code + i);
+        if (i < end)
+            tui_book16_code_plain(b, unit, x + i, end - i, end - i, code + i);
     }
-    tui_book16_code_plain(b, unit, x + i, n - i, code + i);
 }
 
 void LANES_FN(tui_book16_values)(const float table[16], const uint8_t *code, size_t n,
@@ -160,4 +233,14 @@ void LANES_FN(tui_nibbles_unpack)(const unsigned char *in, size_t n, bool high,
     for (; i + NIBBLES <= n; i += NIBBLES)
         v_split_nibbles(code + i, in + i / 2, high);
     tui_nibbles_unpack_plain(in + i / 2, n - i, high, code + i);
+}
+
+void LANES_FN(tui_bytes_flip)(unsigned char *to, const unsigned char *from, size_t n,
+                              unsigned char by)
+{
+    const vi bits = vb_set(by);
+    size_t i = 0;
+    for (; i + 4 * LANES <= n; i += 4 * LANES)
+        vb_store(to + i, vi_xor(vb_load(from + i), bits), 4);
+    tui_bytes_flip_plain(to + i, from + i, n - i, by);
 }

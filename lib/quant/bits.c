@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* bits.c: the packing of codes of a few bits: eight at a time in a word, and the choice
- * of kernels for nibbles. */
+ * of kernels for nibbles and bytes. */
 #include "bits.h"
 #include <string.h>
 #include "pick.h"
@@ -118,6 +118,14 @@ void tui_nibbles_unpack_plain(const unsigned char *in, size_t n, bool high, uint
     }
 }
 
+void tui_bytes_flip_plain(unsigned char *to, const unsigned char *from, size_t n,
+                          unsigned char by)
+{
+    for (size_t i = 0; i < n; i++)
+        to[i] = from[i] ^ by;
+}
+
+TUI_TABLE(tui_bytes_flip);
 TUI_TABLE(tui_nibbles_pack);
 TUI_TABLE(tui_nibbles_unpack);
 
@@ -131,4 +139,10 @@ void tui_nibbles_unpack(uint32_t cpu, const unsigned char *in, size_t n, bool hi
                         uint8_t *code)
 {
     TUI_PICK(tui_nibbles_unpack, cpu)(in, n, high, code);
+}
+
+void tui_bytes_flip(uint32_t cpu, unsigned char *to, const unsigned char *from, size_t n,
+                    unsigned char by)
+{
+    TUI_PICK(tui_bytes_flip, cpu)(to, from, n, by);
 }

@@ -21,12 +21,19 @@ void tui_nibbles_pack(uint32_t cpu, const uint8_t *code, size_t n, bool high,
 void tui_nibbles_unpack(uint32_t cpu, const unsigned char *in, size_t n, bool high,
                         uint8_t *code);
 
+/* Bits of n bytes turned over: codes that count from the lowest and two's complement are
+ * each other with the sign turned. `to` and `from` may be the same. */
+void tui_bytes_flip(uint32_t cpu, unsigned char *to, const unsigned char *from, size_t n,
+                    unsigned char by);
+
 /* Kernels. */
 #define TUI_BITS_KERNELS(isa)                                                            \
     void tui_nibbles_pack_##isa(const uint8_t *code, size_t n, bool high,                \
                                 unsigned char *out);                                     \
     void tui_nibbles_unpack_##isa(const unsigned char *in, size_t n, bool high,          \
-                                  uint8_t *code);
+                                  uint8_t *code);                                        \
+    void tui_bytes_flip_##isa(unsigned char *to, const unsigned char *from, size_t n,    \
+                              unsigned char by);
 TUI_BITS_KERNELS(plain)
 #if defined __x86_64__ && !defined TU_NO_X86
 TUI_BITS_KERNELS(avx2)

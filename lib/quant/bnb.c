@@ -132,42 +132,28 @@ static void book16_of(const struct book *b, struct tui_book16 *out)
         out->code[i] = b->code ? b->code[i] : (uint8_t)i;
 }
 
-/* Places of a whole block's values: a product with the inverse, as the peer does. */
-static void place_block(uint32_t cpu, const struct book *b,
-                        const struct tui_book16 *kernel, const float *x, size_t n,
-                        float inverse, unsigned char *code)
+static float at_least(float amax)
 {
-    if (kernel) {
-        tui_book16_code(cpu, kernel, inverse, x, n, code);
-        return;
-    }
-    if (b->buckets) {
-        place_buckets(b->buckets, inverse, x, n, code);
-        return;
-    }
-    for (size_t i = 0; i < n; i++) {
-        float v = x[i] * inverse;
-        v = v > -1 ? v : -1; /* NaN too */
-        code[i] = (unsigned char)place(b, v < 1 ? v : 1);
-    }
+    return amax > 1e-38f ? amax : 1e-38f;
 }
 
 /* Codes of a block whose largest magnitude is amax; the scale to store is returned. A
- * short block is divided by it. kernel: for books of 16. */
-static float code_block(uint32_t cpu, const struct book *b,
-                        const struct tui_book16 *kernel, const float *x, size_t n,
-                        float amax, bool whole, unsigned char *code)
+ * whole block is multiplied with the inverse, as the peer does, a short one divided. */
+static float code_block(const struct book *b, const float *x, size_t n, float amax,
+                        bool whole, unsigned char *code)
 {
-    const float least = amax > 1e-38f ? amax : 1e-38f;
-    if (whole)
-        place_block(cpu, b, kernel, x, n, 1.0f / least, code);
-    for (size_t i = 0; !whole && i < n; i++) {
-        float v = x[i] / least;
-        v = v > -1 ? v : -1;
-        code[i] = (unsigned char)place(b, v < 1 ? v : 1);
+    const float least = at_least(amax), inverse = 1.0f / least;
+    if (whole && b->buckets) {
+        place_buckets(b->buckets, inverse, x, n, code);
+        return amax;
     }
-    for (size_t i = 0; b->code && !(whole && kernel) && i < n; i++)
-        code[i] = b->code[code[i]];
+    for (size_t i = 0; i < n; i++) {
+        float v = whole ? x[i] * inverse : x[i] / least;
+        v = v > -1 ? v : -1; /* NaN too */
+        code[i] = (unsigned char)place(b, v < 1 ? v : 1);
+        if (b->code)
+            code[i] = b->code[code[i]];
+    }
     return whole ? amax : least;
 }
 
@@ -254,20 +240,37 @@ static const struct book *book_of(const struct tu_coding *c)
     return c->codec->format;
 }
 
+enum { PART = 4096 }; /* elements at a time, at least a block */
+
+/* Codes and scales of n ≤ PART elements, whose last block may be short. */
+static void code_part(const struct tu_coding *c, const struct tui_book16 *kernel,
+                      const float *x, size_t n, float *scale, unsigned char *code)
+{
+    const size_t block = (size_t)c->atom, whole = n - n % block;
+    float inverse[PART / 32];
+    tui_amax(c->cpu, x, n, block, scale);
+    for (size_t b = 0; b < whole / block; b++)
+        inverse[b] = 1.0f / at_least(scale[b]);
+    tui_book16_code(c->cpu, kernel, inverse, x, whole, block, code);
+    if (whole < n) {
+        float *last = &scale[whole / block];
+        *last = code_block(book_of(c), x + whole, n - whole, *last, false, code + whole);
+    }
+}
+
 static int encode4(const struct tu_coding *c, uint64_t first, size_t n, const float *x,
                    void *code, void *const *side, struct tu_err *err)
 {
     (void)first;
     (void)err;
-    unsigned char q[4096 + 1];
-    size_t block = (size_t)c->atom;
+    unsigned char q[PART + 1];
     struct tui_book16 kernel;
     book16_of(book_of(c), &kernel);
     float *scale = side[c->param[NESTED] ? c->sides : 0];
-    tui_amax(c->cpu, x, n, block, scale);
-    for (size_t i = 0; i < n; i += block, scale++) {
-        size_t k = n - i < block ? n - i : block;
-        *scale = code_block(c->cpu, book_of(c), &kernel, x + i, k, *scale, k == block, q);
+    const size_t part = tu_max((size_t)c->atom, PART / 2);
+    for (size_t i = 0; i < n; i += part, scale += part / c->atom) {
+        const size_t k = tu_min(part, n - i);
+        code_part(c, &kernel, x + i, k, scale, q);
         q[k] = book_of(c) == &nf4 ? 7 : 0; /* the code of 0 */
         tui_nibbles_pack(c->cpu, q, k + k % 2, true, (unsigned char *)code + i / 2);
     }
@@ -327,8 +330,8 @@ static int finish4(const struct tu_coding *c, void *const *side, struct tu_err *
     tui_amax(c->cpu, scale, (size_t)n, NESTED_BLOCK, nested);
     for (uint64_t i = 0; i < n; i += NESTED_BLOCK, nested++) {
         size_t k = (size_t)tu_min(NESTED_BLOCK, n - i);
-        *nested = code_block(c->cpu, &book, NULL, scale + i, k, *nested,
-                             k == NESTED_BLOCK, (unsigned char *)side[0] + i);
+        *nested = code_block(&book, scale + i, k, *nested, k == NESTED_BLOCK,
+                             (unsigned char *)side[0] + i);
     }
     return 0;
 }
@@ -354,8 +357,8 @@ static int encode8(const struct tu_coding *c, uint64_t first, size_t n, const fl
     tui_amax(c->cpu, x, n, block, scale);
     for (size_t i = 0; i < n; i += block, scale++) {
         size_t k = n - i < block ? n - i : block;
-        *scale = code_block(c->cpu, &book, NULL, x + i, k, *scale, k == block,
-                            (unsigned char *)code + i);
+        *scale =
+            code_block(&book, x + i, k, *scale, k == block, (unsigned char *)code + i);
     }
     return 0;
 }

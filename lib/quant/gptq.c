@@ -67,10 +67,10 @@ static void fit_group(const struct walk *w, struct line *l, uint64_t row, uint64
     struct tui_int_group t = {
         .x = l->group, .n = (size_t)n, .scratch = l->scratch, .code = l->room};
     tui_range(w->coding->cpu, t.x, t.n, t.n, &t.lo, &t.hi);
-    tui_int_group(w->coding, &t);
-    l->affine[g] = t.affine;
-    w->out->scale[row * w->out->groups + g] = t.affine.scale;
-    w->out->zero[row * w->out->groups + g] = (uint16_t)t.affine.zero;
+    const struct tui_affine a = tui_int_fit_group(w->coding, &t);
+    l->affine[g] = a;
+    w->out->scale[row * w->out->groups + g] = a.scale;
+    w->out->zero[row * w->out->groups + g] = (uint16_t)a.zero;
 }
 
 static double round_column(const struct walk *w, struct line *l, uint64_t row, uint64_t k)

@@ -118,51 +118,80 @@ static struct tui_affine tensor_affine(const struct tu_coding *c)
     return tui_int_fit(c, lo, hi);
 }
 
-/* Scale, zero and codes of a group, the first of whose values is element `at`. */
-static struct tui_affine code_group(const struct tu_coding *c, uint64_t at,
-                                    struct tui_int_group *g, float *u)
+/* Groups whose ranges are found together, before their codes, so that one does not wait
+ * for the other. */
+enum { GROUPS = 16 };
+
+struct span {
+    const float *x;
+    uint64_t at, group; /* element and group that begin it, in the call */
+    size_t n;           /* groups */
+    float *scratch;     /* of a group */
+};
+
+/* Scales and zeros of a span of a row. */
+static void fit_span(const struct tu_coding *c, const struct span *s, struct tu_ints *m,
+                     struct tui_affine *affine)
 {
-    if (c->param[TUI_INT_RANDOM]) {
-        tu_rng_uniform(&(struct tu_rng){c->seed, c->stream}, at, u, g->n);
-        g->u = u;
+    const size_t group = (size_t)m->group;
+    float lo[GROUPS], hi[GROUPS];
+    tui_range(c->cpu, s->x, group * s->n, group, lo, hi);
+    for (size_t k = 0; k < s->n; k++) {
+        const struct tui_int_group g = {.x = s->x + k * group,
+                                        .n = group,
+                                        .lo = lo[k],
+                                        .hi = hi[k],
+                                        .scratch = s->scratch,
+                                        .code = m->code + s->at + k * group};
+        affine[k] =
+            c->param[TUI_INT_TENSOR] ? tensor_affine(c) : tui_int_fit_group(c, &g);
+        m->scale[s->group + k] = affine[k].scale;
+        m->zero[s->group + k] = (uint16_t)affine[k].zero;
     }
-    if (!c->param[TUI_INT_TENSOR]) {
-        tui_int_group(c, g);
-        return g->affine;
-    }
-    struct tui_affine a = tensor_affine(c);
-    tui_int_code(c->cpu, &tui_int_rules[c->param[TUI_INT_RULE]],
-                 (unsigned)c->param[TUI_INT_BITS], a, g->x, g->u, g->n, g->code);
-    return a;
 }
 
-/* Codes of m->rows rows that begin at element `first`; the ranges of a row's groups are
- * found before its codes, so that one does not wait for the other. */
+static void code_span(const struct tu_coding *c, uint64_t first, const struct span *s,
+                      struct tu_ints *m, const struct tui_affine *affine)
+{
+    const struct tui_int_rule *rule = &tui_int_rules[c->param[TUI_INT_RULE]];
+    const unsigned bits = (unsigned)c->param[TUI_INT_BITS];
+    const size_t group = (size_t)m->group;
+    struct tui_affine_map map[GROUPS];
+    uint8_t *code = m->code + s->at;
+    for (size_t k = 0; k < s->n; k++, code += group) {
+        if (!c->param[TUI_INT_RANDOM]) {
+            rule->map(bits, affine[k], &map[k]);
+            continue;
+        }
+        const uint64_t at = s->at + k * group;
+        tu_rng_uniform(&(struct tu_rng){c->seed, c->stream}, first + at, s->scratch,
+                       group);
+        tui_int_code(c->cpu, rule, bits, affine[k], s->x + k * group, s->scratch, group,
+                     code);
+    }
+    if (!c->param[TUI_INT_RANDOM])
+        tui_affine_code(c->cpu, map, s->x, group * s->n, group, m->code + s->at);
+}
+
+/* Codes of m->rows rows that begin at element `first`. */
 static int quantize(const struct tu_coding *c, uint64_t first, const float *x,
                     struct tu_ints *m, struct tu_err *err)
 {
-    const size_t group = (size_t)m->group, groups = (size_t)m->groups;
-    float *scratch = tu_alloc(2 * (group + groups), sizeof *scratch, err);
-    if (!scratch)
+    const size_t group = (size_t)m->group;
+    struct tui_affine affine[GROUPS];
+    struct span s = {.scratch = tu_alloc(group, sizeof *s.scratch, err)};
+    if (!s.scratch)
         return TU_ENOMEM;
-    float *u = scratch + group, *lo = u + group, *hi = lo + groups;
-    for (uint64_t row = 0; row < m->rows; row++) {
-        const uint64_t at = row * m->cols;
-        tui_range(c->cpu, x + at, (size_t)m->cols, group, lo, hi);
-        for (size_t k = 0; k < groups; k++) {
-            const uint64_t i = at + k * group;
-            struct tui_int_group g = {.x = x + i,
-                                      .n = group,
-                                      .lo = lo[k],
-                                      .hi = hi[k],
-                                      .scratch = scratch,
-                                      .code = m->code + i};
-            struct tui_affine a = code_group(c, first + i, &g, u);
-            m->scale[row * groups + k] = a.scale;
-            m->zero[row * groups + k] = (uint16_t)a.zero;
+    for (uint64_t row = 0; row < m->rows; row++)
+        for (uint64_t k = 0; k < m->groups; k += s.n) {
+            s.n = (size_t)tu_min(GROUPS, m->groups - k);
+            s.group = row * m->groups + k;
+            s.at = row * m->cols + k * group;
+            s.x = x + s.at;
+            fit_span(c, &s, m, affine);
+            code_span(c, first, &s, m, affine);
         }
-    }
-    tu_free(scratch);
+    tu_free(s.scratch);
     return 0;
 }
 

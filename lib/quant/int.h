@@ -32,7 +32,7 @@ struct tui_int_rule {
     /* lo ≤ 0 ≤ hi. */
     struct tui_affine (*fit)(unsigned bits, bool asym, float lo, float hi);
     /* How codes are made of values. */
-    struct tui_affine_map (*map)(unsigned bits, struct tui_affine a);
+    void (*map)(unsigned bits, struct tui_affine a, struct tui_affine_map *m);
     /* The grid of the clip search: shrink by i/100 for i < steps, patience 0: to the end.
      */
     unsigned steps, patience;
@@ -46,17 +46,17 @@ void tui_int_code(uint32_t cpu, const struct tui_int_rule *rule, unsigned bits,
                   struct tui_affine a, const float *x, const float *u, size_t n,
                   uint8_t *out);
 
-/* Scale, zero and codes of n values that share a scale. scratch: n floats, n bytes. */
+/* n values that share a scale. scratch: n floats; code: n bytes for trials. */
 struct tui_int_group {
     const float *x;
     size_t n;
-    const float *u;
     float lo, hi; /* tui_range() of x */
     float *scratch;
     uint8_t *code;
-    struct tui_affine affine;
 };
-void tui_int_group(const struct tu_coding *c, struct tui_int_group *g);
+/* Their scale and zero under the coding's params, its clipping too. */
+struct tui_affine tui_int_fit_group(const struct tu_coding *c,
+                                    const struct tui_int_group *g);
 /* The affine of a range under the coding's params, its zero as the packing can hold it.
  */
 struct tui_affine tui_int_fit(const struct tu_coding *c, float lo, float hi);

@@ -246,16 +246,6 @@ static void unpack_row(const struct tu_coding *c, uint8_t *code,
             code[j] = (uint8_t)get_code(from, 4, seat_of(j, bits, false), bits);
 }
 
-/* Between codes of eight bits with and without sign. */
-static void flip_signs(unsigned char *to, const unsigned char *from, size_t n)
-{
-    size_t i = 0;
-    for (; i + 8 <= n; i += 8)
-        tu_put64(to + i, tu_le64(from + i) ^ UINT64_C(0x8080808080808080));
-    for (; i < n; i++)
-        to[i] = from[i] ^ 0x80;
-}
-
 static int pack_ct(const struct tu_coding *c, const struct tu_ints *m, void *code,
                    void *const *side, struct tu_err *err)
 {
@@ -269,13 +259,14 @@ static int pack_ct(const struct tu_coding *c, const struct tu_ints *m, void *cod
         put_gidx(m, side[c->sides - 1]);
     size_t stride = packed(c) ? words_of(m->cols, bits, dense(c)) * 4 : m->cols;
     unsigned char *to = code;
-    memset(to, 0, m->rows * stride);
+    if (packed(c)) /* what rows leave of their last words */
+        memset(to, 0, m->rows * stride);
     for (uint64_t i = 0; i < m->rows; i++, to += stride) {
         const uint8_t *from = m->code + i * m->cols;
         if (packed(c))
             pack_row(c, to, from, m->cols);
         else
-            flip_signs(to, from, (size_t)m->cols);
+            tui_bytes_flip(c->cpu, to, from, (size_t)m->cols, 0x80);
     }
     return c->param[TUI_INT_TENSOR] ? 0 : pack_ct_scales(c, m, side, err);
 }
@@ -293,7 +284,7 @@ static int unpack_ct(const struct tu_coding *c, struct tu_ints *m, const void *c
         if (packed(c))
             unpack_row(c, to, from, m->cols);
         else
-            flip_signs(to, from, (size_t)m->cols);
+            tui_bytes_flip(c->cpu, to, from, (size_t)m->cols, 0x80);
     }
     for (uint64_t i = 0; i < m->rows * m->groups; i++) {
         m->scale[i] = get_scale(c, side[0], tensor ? 0 : i);

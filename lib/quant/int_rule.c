@@ -47,11 +47,11 @@ static struct tui_affine fit_ct(unsigned bits, bool asym, float lo, float hi)
     return a;
 }
 
-static struct tui_affine_map map_ct(unsigned bits, struct tui_affine a)
+static void map_ct(unsigned bits, struct tui_affine a, struct tui_affine_map *m)
 {
-    return (struct tui_affine_map){a.scale,     false,          a.zero - half(bits),
-                                   -half(bits), half(bits) - 1, half(bits),
-                                   top(bits)};
+    *m = (struct tui_affine_map){a.scale,     false,          a.zero - half(bits),
+                                 -half(bits), half(bits) - 1, half(bits),
+                                 top(bits)};
 }
 
 /* Symmetric without the lowest code: bitsandbytes' rows of int8, multiplied by the
@@ -63,10 +63,10 @@ static struct tui_affine fit_narrow(unsigned bits, bool asym, float lo, float hi
     return (struct tui_affine){amax / (half(bits) - 1), half(bits)};
 }
 
-static struct tui_affine_map map_narrow(unsigned bits, struct tui_affine a)
+static void map_narrow(unsigned bits, struct tui_affine a, struct tui_affine_map *m)
 {
     float most = half(bits) - 1, amax = a.scale * most;
-    return (struct tui_affine_map){
+    *m = (struct tui_affine_map){
         amax > 0 ? most / amax : 0, true, 0, -most, most, half(bits), top(bits)};
 }
 
@@ -88,10 +88,10 @@ static struct tui_affine fit_gptq(unsigned bits, bool asym, float lo, float hi)
     return a;
 }
 
-static struct tui_affine_map map_gptq(unsigned bits, struct tui_affine a)
+static void map_gptq(unsigned bits, struct tui_affine a, struct tui_affine_map *m)
 {
     float wide = 2 * top(bits) + 2;
-    return (struct tui_affine_map){a.scale, false, 0, -wide, wide, a.zero, top(bits)};
+    *m = (struct tui_affine_map){a.scale, false, 0, -wide, wide, a.zero, top(bits)};
 }
 
 /* AWQ. Source: mit-han-lab/llm-awq awq/quantize/quantizer.py. */
@@ -127,9 +127,10 @@ void tui_int_code(uint32_t cpu, const struct tui_int_rule *rule, unsigned bits,
                   struct tui_affine a, const float *x, const float *u, size_t n,
                   uint8_t *out)
 {
-    struct tui_affine_map m = rule->map(bits, a);
+    struct tui_affine_map m;
+    rule->map(bits, a, &m);
     if (!u) {
-        tui_affine_code(cpu, &m, x, n, out);
+        tui_affine_code(cpu, &m, x, n, n, out);
         return;
     }
     for (size_t i = 0; i < n; i++) { /* down or up by chance */
@@ -162,7 +163,7 @@ static int by_value(const void *a, const void *b)
 }
 
 /* The p-quantile of |x|, between the two samples about it. */
-static float percentile(struct tui_int_group *g, double p)
+static float percentile(const struct tui_int_group *g, double p)
 {
     for (size_t i = 0; i < g->n; i++)
         g->scratch[i] = fabsf(g->x[i]);
@@ -187,7 +188,7 @@ static double code_error(uint32_t cpu, const struct tui_int_rule *rule, unsigned
 }
 
 /* The shrunk range with the least error of codes, the first of equals. */
-static struct tui_affine search(const struct tu_coding *c, struct tui_int_group *g,
+static struct tui_affine search(const struct tu_coding *c, const struct tui_int_group *g,
                                 float lo, float hi)
 {
     const struct tui_int_rule *rule = &tui_int_rules[c->param[TUI_INT_RULE]];
@@ -209,7 +210,8 @@ static struct tui_affine search(const struct tu_coding *c, struct tui_int_group 
     return best;
 }
 
-void tui_int_group(const struct tu_coding *c, struct tui_int_group *g)
+struct tui_affine tui_int_fit_group(const struct tu_coding *c,
+                                    const struct tui_int_group *g)
 {
     float lo = g->lo, hi = g->hi;
     int64_t clip = c->param[TUI_INT_CLIP];
@@ -218,7 +220,5 @@ void tui_int_group(const struct tu_coding *c, struct tui_int_group *g)
         lo = lo < -most ? -most : lo;
         hi = hi > most ? most : hi;
     }
-    g->affine = clip == 1 ? search(c, g, lo, hi) : tui_int_fit(c, lo, hi);
-    tui_int_code(c->cpu, &tui_int_rules[c->param[TUI_INT_RULE]],
-                 (unsigned)c->param[TUI_INT_BITS], g->affine, g->x, g->u, g->n, g->code);
+    return clip == 1 ? search(c, g, lo, hi) : tui_int_fit(c, lo, hi);
 }

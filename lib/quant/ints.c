@@ -22,7 +22,7 @@ int tu_ints_init(struct tu_ints *m, unsigned bits, uint64_t rows, uint64_t cols,
         n > SIZE_MAX / 4)
         return tu_fail(err, TU_ESIZE, "%" PRIu64 " rows of %" PRIu64 " codes", rows,
                        cols);
-    if (!(m->code = tu_calloc((size_t)n, 1, err)) ||
+    if (!(m->code = tu_alloc(tu_max((size_t)n, 1), 1, err)) ||
         !(m->scale = tu_calloc((size_t)ng, sizeof *m->scale, err)) ||
         !(m->zero = tu_calloc((size_t)ng, sizeof *m->zero, err)) ||
         (gidx && !(m->gidx = tu_calloc((size_t)cols, sizeof *m->gidx, err)))) {

@@ -124,11 +124,30 @@ static inline void v_nearest_bytes(unsigned char *p, const struct v_book *b, vf 
     v_put_bytes(p, v_step(i, upper, 8));
 }
 
-static inline void v_replace(unsigned char *p, const uint8_t by[16])
+static inline __m256i v_place(const struct v_book *b, vf a)
 {
-    __m128i i = _mm_loadl_epi64((const __m128i *)(const void *)p);
-    __m128i table = _mm_loadu_si128((const __m128i *)(const void *)by);
-    _mm_storel_epi64((__m128i *)(void *)p, _mm_shuffle_epi8(table, i));
+    vm upper;
+    __m256i i = v_search(b, a, &upper);
+    return v_step(i, upper, 8);
+}
+
+struct v_seven {
+    vf at0, at1, at3;
+};
+
+static inline struct v_seven v_seven_of(const float *threshold)
+{
+    float m[9] = {0};
+    for (unsigned i = 0; i < 7; i++)
+        m[i] = threshold[i];
+    return (struct v_seven){v_load(m), v_load(m + 1), v_set(threshold[3])};
+}
+
+static inline __m256i v_count_seven(const struct v_seven *t, vf a)
+{
+    __m256i i = v_step(_mm256_setzero_si256(), v_ge(a, t->at3), 4);
+    i = v_step(i, v_ge(a, _mm256_permutevar8x32_ps(t->at1, i)), 2);
+    return v_step(i, v_ge(a, _mm256_permutevar8x32_ps(t->at0, i)), 1);
 }
 
 /* Whole numbers ---------------------------------------------------------------------- */
@@ -209,6 +228,42 @@ static inline vi v_as_int(vf a) { return _mm256_castps_si256(a); }
 static inline vf v_as_float(vi a) { return _mm256_castsi256_ps(a); }
 static inline vm v_negative(vf a) { return v_as_float(_mm256_srai_epi32(v_as_int(a), 31)); }
 static inline vi vi_pick(vm m, vi a, vi b) { return _mm256_blendv_epi8(b, a, v_as_int(m)); }
+
+/* Bytes ------------------------------------------------------------------------------ */
+
+static inline vi vh_of(vi a, vi b) { return _mm256_packs_epi32(a, b); }
+static inline vi vh_set(int a) { return _mm256_set1_epi16((short)a); }
+static inline vi vh_add(vi a, vi b) { return _mm256_adds_epi16(a, b); }
+static inline vi vh_limit(vi a, vi lo, vi hi)
+{
+    return _mm256_min_epi16(_mm256_max_epi16(a, lo), hi);
+}
+static inline vi vb_set(int a) { return _mm256_set1_epi8((char)a); }
+static inline vi vb_load(const unsigned char *p)
+{
+    return _mm256_loadu_si256((const __m256i *)(const void *)p);
+}
+static inline vi vi_xor(vi a, vi b) { return _mm256_xor_si256(a, b); }
+static inline vi vb_min(vi a, vi b) { return _mm256_min_epu8(a, b); }
+static inline vi vb_lookup(const uint8_t table[16], vi a)
+{
+    __m128i t = _mm_loadu_si128((const __m128i *)(const void *)table);
+    return _mm256_shuffle_epi8(_mm256_broadcastsi128_si256(t), a);
+}
+static inline vi vb_of(vi ab, vi cd)
+{
+    const vi turn = _mm256_set_epi32(7, 3, 6, 2, 5, 1, 4, 0);
+    return _mm256_permutevar8x32_epi32(_mm256_packus_epi16(ab, cd), turn);
+}
+static inline void vb_store(unsigned char *p, vi a, unsigned n)
+{
+    if (n == 4)
+        _mm256_storeu_si256((__m256i *)(void *)p, a);
+    else if (n == 2)
+        _mm_storeu_si128((__m128i *)(void *)p, _mm256_castsi256_si128(a));
+    else
+        _mm_storel_epi64((__m128i *)(void *)p, _mm256_castsi256_si128(a));
+}
 
 /* Nibbles ---------------------------------------------------------------------------- */
 

@@ -120,12 +120,29 @@ static inline void v_nearest_bytes(unsigned char *p, const struct v_book *b, vf 
     _mm_storeu_si128((__m128i *)(void *)p, _mm512_cvtepi32_epi8(v_search(b, a)));
 }
 
-/* LANES bytes below 16 become what stands in their place. */
-static inline void v_replace(unsigned char *p, const uint8_t by[16])
+/* The same as whole numbers. */
+static inline __m512i v_place(const struct v_book *b, vf a) { return v_search(b, a); }
+
+/* Seven thresholds, and how many of them are at or under a. */
+struct v_seven {
+    vf at0, at1, at3; /* moved down by 0, 1; the middle one everywhere */
+};
+
+static inline struct v_seven v_seven_of(const float *threshold)
 {
-    __m128i i = _mm_loadu_si128((const __m128i *)(const void *)p);
-    __m128i table = _mm_loadu_si128((const __m128i *)(const void *)by);
-    _mm_storeu_si128((__m128i *)(void *)p, _mm_shuffle_epi8(table, i));
+    float m[24] = {0};
+    for (unsigned i = 0; i < 7; i++)
+        m[i] = threshold[i];
+    return (struct v_seven){v_load(m), v_load(m + 1), v_set(threshold[3])};
+}
+
+static inline __m512i v_count_seven(const struct v_seven *t, vf a)
+{
+    __m512i i = _mm512_maskz_set1_epi32(v_ge(a, t->at3), 4);
+    i = _mm512_mask_add_epi32(i, v_ge(a, _mm512_permutexvar_ps(i, t->at1)), i,
+                              _mm512_set1_epi32(2));
+    return _mm512_mask_add_epi32(i, v_ge(a, _mm512_permutexvar_ps(i, t->at0)), i,
+                                 _mm512_set1_epi32(1));
 }
 
 /* Whole numbers ---------------------------------------------------------------------- */
@@ -201,6 +218,46 @@ static inline vf v_as_float(vi a) { return _mm512_castsi512_ps(a); }
 /* Sign bit set. */
 static inline vm v_negative(vf a) { return _mm512_movepi32_mask(v_as_int(a)); }
 static inline vi vi_pick(vm m, vi a, vi b) { return _mm512_mask_blend_epi32(m, b, a); }
+
+/* Bytes ------------------------------------------------------------------------------ */
+
+/* Whole numbers as 16 bits, saturated: those of a and of b, in the order of vb_of(). */
+static inline vi vh_of(vi a, vi b) { return _mm512_packs_epi32(a, b); }
+static inline vi vh_set(int a) { return _mm512_set1_epi16((short)a); }
+static inline vi vh_add(vi a, vi b) { return _mm512_adds_epi16(a, b); }
+static inline vi vh_limit(vi a, vi lo, vi hi)
+{
+    return _mm512_min_epi16(_mm512_max_epi16(a, lo), hi);
+}
+static inline vi vb_set(int a) { return _mm512_set1_epi8((char)a); }
+static inline vi vb_load(const unsigned char *p)
+{
+    return _mm512_loadu_si512(p);
+}
+static inline vi vi_xor(vi a, vi b) { return _mm512_xor_si512(a, b); }
+static inline vi vb_min(vi a, vi b) { return _mm512_min_epu8(a, b); }
+/* Bytes below 16 become what stands in their place. */
+static inline vi vb_lookup(const uint8_t table[16], vi a)
+{
+    __m128i t = _mm_loadu_si128((const __m128i *)(const void *)table);
+    return _mm512_shuffle_epi8(_mm512_broadcast_i32x4(t), a);
+}
+/* 4·LANES bytes, saturated, in the order of the numbers in vh_of(0, 1) and vh_of(2, 3). */
+static inline vi vb_of(vi ab, vi cd)
+{
+    const vi turn = _mm512_set_epi32(15, 11, 7, 3, 14, 10, 6, 2, 13, 9, 5, 1, 12, 8, 4, 0);
+    return _mm512_permutexvar_epi32(turn, _mm512_packus_epi16(ab, cd));
+}
+/* The first n·LANES of them; n is 1, 2 or 4. */
+static inline void vb_store(unsigned char *p, vi a, unsigned n)
+{
+    if (n == 4)
+        _mm512_storeu_si512(p, a);
+    else if (n == 2)
+        _mm256_storeu_si256((__m256i *)(void *)p, _mm512_castsi512_si256(a));
+    else
+        _mm_storeu_si128((__m128i *)(void *)p, _mm512_castsi512_si128(a));
+}
 
 /* Nibbles ---------------------------------------------------------------------------- */
 

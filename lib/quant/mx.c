@@ -4,6 +4,7 @@
  *
  * Source: OCP Microscaling Formats (MX) Specification 1.0, 6.3; the scale rules of
  * microxcaling (floor), cuBLAS (rceil), compressed-tensors (even). */
+#include <float.h>
 #include <inttypes.h>
 #include <math.h>
 #include <string.h>
@@ -67,16 +68,6 @@ static int plan(struct tu_coding *c, const struct tu_spec *spec, struct tu_err *
     return 0;
 }
 
-/* floor(log2 a) of a > 0, from its bits. */
-static int exponent(float a)
-{
-    uint32_t bits;
-    memcpy(&bits, &a, sizeof bits);
-    if (bits >> 23)
-        return (int)(bits >> 23) - 127;
-    return 31 - __builtin_clz(bits) - 149;
-}
-
 /* 2^e for e of -127 to 127. */
 static float power(int e)
 {
@@ -86,54 +77,61 @@ static float power(int e)
     return v;
 }
 
-/* Smallest e with 2^e ≥ a. */
-static int exponent_up(float a)
+/* How an exponent is taken from a largest magnitude: its own, or the next one where the
+ * first bits of the mantissa carry into it. */
+struct share {
+    float factor;
+    uint32_t carry; /* added to the bits */
+    int emax;       /* of an element */
+    bool up;        /* smallest e with 2^e ≥ a */
+};
+
+static struct share share_of(enum rule rule, const struct tui_small *f)
 {
-    int e;
-    return frexpf(a, &e) == 0.5f ? e - 1 : e;
+    const int mantissa = f ? f->mantissa : 6, emax = f ? f->emax : 0;
+    switch (rule) {
+    case FLOOR: return (struct share){1, 0, emax, false};
+    case CEIL: return (struct share){1, 0x7fffff, emax, true};
+    case RCEIL: return (struct share){1 / (f ? f->max : 1.984375f), 0x7fffff, 0, true};
+    default: return (struct share){1, UINT32_C(1) << (22 - mantissa), emax, false};
+    }
 }
 
-/* Exponent of the scale of a block whose largest magnitude is amax > 0. */
-static int shared(enum rule rule, const struct tui_small *f, float amax)
+/* Exponent of the scale of a block whose largest magnitude is amax > 0. What is below all
+ * normal numbers has the least exponent in any case, unless it is rounded up. */
+static int shared(const struct share *s, float amax)
 {
-    int emax = f ? f->emax : 0, e;
+    float a = amax * s->factor;
+    int e = -127 - s->emax;
     uint32_t bits;
-    switch (rule) {
-    case FLOOR: e = exponent(amax) - emax; break;
-    case CEIL: e = exponent_up(amax) - emax; break;
-    case RCEIL: e = exponent_up(amax * (1 / (f ? f->max : 1.984375f))); break;
-    default:
-        memcpy(&bits, &amax, sizeof bits);
-        bits += UINT32_C(1) << (22 - (f ? f->mantissa : 6));
-        e = (int)(bits >> 23) - 127 - emax;
+    if (s->up && a < FLT_MIN) {
+        a *= 0x1p24f;
+        e -= 24;
     }
+    memcpy(&bits, &a, sizeof bits);
+    e += (int)((bits + s->carry) >> 23);
     return e < -127 ? -127 : e > 127 ? 127 : e;
 }
 
-/* Between two's complement and codes that count from -128. */
-static void flip_signs(unsigned char *code, size_t n)
-{
-    for (size_t i = 0; i < n; i += 8)
-        tu_put64(code + i, tu_le64(code + i) ^ UINT64_C(0x8080808080808080));
-}
-
-/* x / scale · 64 to the nearest, within ±127, where each block has its power of two. */
+/* x / scale · 64 to the nearest, within ±127, where each block has its power of two; RUN
+ * blocks at most. */
 static void int_encode(uint32_t cpu, const float *x, size_t n, const float *scale,
                        unsigned char *code)
 {
-    for (size_t i = 0; i < n; i += K, scale++) {
-        const bool inverse = *scale > 0x1p-120f; /* that is a float */
-        const struct tui_affine_map map = {
-            inverse ? 64 / *scale : *scale / 64, inverse, 0, -127, 127, 128, 255};
-        tui_affine_code(cpu, &map, x + i, K, code + i);
+    struct tui_affine_map map[RUN];
+    for (size_t b = 0; b < n / K; b++) {
+        const bool inverse = scale[b] > 0x1p-120f; /* that is a float */
+        map[b] = (struct tui_affine_map){
+            inverse ? 64 / scale[b] : scale[b] / 64, inverse, 0, -127, 127, 128, 255};
     }
-    flip_signs(code, n);
+    tui_affine_code(cpu, map, x, n, K, code);
+    tui_bytes_flip(cpu, code, code, n, 0x80);
 }
 
 static void int_decode(uint32_t cpu, unsigned char *code, size_t n, const float *scale,
                        float *x)
 {
-    flip_signs(code, n);
+    tui_bytes_flip(cpu, code, code, n, 0x80);
     for (size_t i = 0; i < n; i += K, scale++)
         tui_affine_values(cpu, code + i, K, 128, *scale / 64, x + i);
 }
@@ -142,10 +140,10 @@ static void int_decode(uint32_t cpu, unsigned char *code, size_t n, const float 
 static void set_scales(const struct tu_coding *c, float *amax, size_t blocks,
                        unsigned char *scale)
 {
-    const struct tui_small *f = element(c);
+    const struct share s = share_of((enum rule)c->param[RULE], element(c));
     for (size_t b = 0; b < blocks; b++) {
         const bool coded = amax[b] > 0 && amax[b] < INFINITY;
-        int e = coded ? shared((enum rule)c->param[RULE], f, amax[b]) : 0;
+        int e = coded ? shared(&s, amax[b]) : 0;
         scale[b] = coded ? (unsigned char)(e + 127) : amax[b] > 0 ? 255 : 0;
         amax[b] = coded ? power(e) : 0;
     }

@@ -10,8 +10,7 @@
 #define SMALL(name, dtype, bits, mantissa, bias, emin, emax, max, special)               \
     {                                                                                    \
         name, dtype, bits, mantissa, bias, emin, emax, max,                              \
-            1.0f / (float)(1 << -(emin)), 1.5f * (float)(1 << (23 - (mantissa))),        \
-            (float)(1 << ((mantissa) - (emin))), special                                 \
+            1.0f / (float)(1 << -(emin)), (float)(1 << ((mantissa) - (emin))), special   \
     }
 
 static const struct tui_small row[] = {

@@ -14,8 +14,7 @@ struct tui_small {
     int bits, mantissa, bias;
     int emin, emax; /* exponents of the least and the greatest normal number */
     float max;
-    /* the least normal number; 1.5·2^(23 - mantissa); steps in 1 below it */
-    float least, magic, unit;
+    float least, unit; /* the least normal number; steps in 1 below it */
     unsigned special; /* codes of this magnitude and above are not finite; 256: none */
 };
 

@@ -3,48 +3,89 @@
 #include <float.h>
 #include <math.h>
 #include <string.h>
+#include "lanes_runs.h"
 #include "small.h"
 
+/* How codes are made of quotients: of four bits by their thresholds, of more by their
+ * bits. */
 struct cast {
-    vf least, most, magic_factor, unit;
-    int shift, offset;
+    int sign;
+    struct v_seven seven;
+    vf least, most, magic;
+    int shift, round, base;
 };
+
+/* Where the codes of e2m1 change: in the middle of two values, which goes to the even. */
+static inline struct v_seven thresholds_of(const struct tui_small *f)
+{
+    static const unsigned char all[8] = {0, 1, 2, 3, 4, 5, 6, 7};
+    float value[8], at[7], one = 1;
+    tui_small_decode_plain(f, all, 8, 8, &one, value);
+    for (unsigned k = 0; k < 7; k++) {
+        at[k] = (value[k] + value[k + 1]) / 2;
+        at[k] = k % 2 ? at[k] : nextafterf(at[k], INFINITY);
+    }
+    return v_seven_of(at);
+}
 
 static inline struct cast cast_of(const struct tui_small *f)
 {
-    return (struct cast){v_set(f->least),  v_set(f->max),
-                         v_set(f->magic),  v_set(f->unit),
-                         23 - f->mantissa, (127 - f->bias) << f->mantissa};
+    const int shift = 23 - f->mantissa, offset = (127 - f->bias) << f->mantissa;
+    const float magic = 0x1p23f / f->unit; /* whose last place is the least step */
+    struct cast c = {.sign = 1 << (f->bits - 1),
+                     .least = v_set(f->least),
+                     .most = v_set(f->max),
+                     .magic = v_set(magic),
+                     .shift = shift,
+                     .round = (1 << (shift - 1)) - 1 - (offset << shift)};
+    memcpy(&c.base, &magic, sizeof c.base);
+    if (f->bits == 4)
+        c.seven = thresholds_of(f);
+    return c;
 }
 
-/* Codes of values: rounded by adding a number whose last place is the format's, then
- * taken from the exponent and mantissa, or from the whole number of least steps below the
- * normals. */
-static inline vi cast_codes(const struct cast *c, vf x, int sign)
+/* The magnitude's code: exponent and mantissa, rounded half to even among the bits; below
+ * the normals as a whole number of least steps, which a large sum rounds. */
+ALWAYS vi magnitude(const struct cast *c, vf a)
 {
-    vf a = v_min(v_abs(x), c->most);
-    vf power = v_as_float(vi_and(v_as_int(v_max(a, c->least)), 0x7f800000));
-    vf magic = v_mul(power, c->magic_factor);
-    vf r = v_min(v_sub(v_add(a, magic), magic), c->most);
-    vi normal = vi_add(vi_shr(v_as_int(r), (unsigned)c->shift), -c->offset);
-    vi below = v_trunc(v_mul(r, c->unit));
-    vi code = vi_pick(v_ge(r, c->least), normal, below);
-    return vi_or(code, vi_only(v_negative(x), vi_set(sign)));
+    vi bits = v_as_int(a);
+    vi odd = vi_and(vi_shr(bits, (unsigned)c->shift), 1);
+    vi normal = vi_shr(vi_add(vi_sum(bits, odd), c->round), (unsigned)c->shift);
+    vi below = vi_add(v_as_int(v_add(a, c->magic)), -c->base);
+    return vi_pick(v_ge(a, c->least), normal, below);
+}
+
+ALWAYS vi cast_codes(const struct cast *c, bool four, vf x)
+{
+    vf a = v_abs(x);
+    vi code = four ? v_count_seven(&c->seven, a) : magnitude(c, v_min(a, c->most));
+    return vi_or(code, vi_only(v_negative(x), vi_set(c->sign)));
+}
+
+/* The largest magnitude of `group` values, a multiple of LANES, in each lane. */
+static inline vf amax_of(const float *x, size_t group)
+{
+    vf most = v_set(0);
+    for (size_t i = 0; i < group; i += LANES)
+        most = v_max(v_abs(v_load(x + i)), most); /* the second where the first is NaN */
+    return most;
 }
 
 void LANES_FN(tui_amax)(const float *x, size_t n, size_t group, float *amax)
 {
-    for (size_t at = 0; at < n; at += group, amax++) {
-        const size_t end = n - at < group ? n : at + group;
-        vf most = v_set(0);
-        size_t i = at;
-        for (; i + LANES <= end; i += LANES)
-            most =
-                v_max(v_abs(v_load(x + i)), most); /* the second where the first is NaN */
+    float most[LANES * LANES];
+    size_t at = 0;
+    for (; group % LANES == 0 && at + LANES * group <= n; amax += LANES) {
+        for (size_t k = 0; k < LANES * LANES; k += LANES, at += group)
+            v_store(most + k, amax_of(x + at, group));
+        v_store(amax, most_of_rows(most));
+    }
+    for (; at < n; at += group, amax++) {
+        const size_t size = n - at < group ? n - at : group, whole = size - size % LANES;
         float rest = 0;
-        if (i < end)
-            tui_amax_plain(x + i, end - i, end - i, &rest);
-        *amax = v_highest(v_max(most, v_set(rest)));
+        if (whole < size)
+            tui_amax_plain(x + at + whole, size - whole, size - whole, &rest);
+        *amax = v_highest(v_max(amax_of(x + at, whole), v_set(rest)));
     }
 }
 
@@ -57,22 +98,52 @@ static inline bool has_inverse(float scale)
     return scale >= FLT_MIN && scale <= FLT_MAX && (bits & 0x7fffff) == 0;
 }
 
+ALWAYS vi small_code(const struct cast *c, bool four, bool product, vf by, const float *x)
+{
+    vf v = v_load(x);
+    return cast_codes(c, four, product ? v_mul(v, by) : v_div(v, by));
+}
+
+/* Returns how many of n are coded: whole lanes of them. */
+ALWAYS size_t small_codes(const struct cast *c, bool four, bool product, vf by,
+                          const float *x, size_t n, unsigned char *code)
+{
+    size_t i = 0;
+    for (; i + 2 * LANES <= n; i += 2 * LANES) {
+        ask(x + i, 2 * LANES);
+        vi a = vh_of(small_code(c, four, product, by, x + i),
+                     small_code(c, four, product, by, x + i + LANES));
+        vb_store(code + i, vb_of(a, a), 2);
+    }
+    for (; i + LANES <= n; i += LANES)
+        vi_store(code + i, small_code(c, four, product, by, x + i));
+    return i;
+}
+
+ALWAYS void encode_groups(const struct tui_small *f, bool four, const float *x, size_t n,
+                          size_t group, const float *scale, unsigned char *code)
+{
+    const struct cast c = cast_of(f);
+    for (size_t i = 0; i < n; i += group, scale++) {
+        const size_t size = n - i < group ? n - i : group;
+        size_t done;
+        if (has_inverse(*scale))
+            done = small_codes(&c, four, true, v_set(1 / *scale), x + i, size, code + i);
+        else
+            done = small_codes(&c, four, false, v_set(*scale), x + i, size, code + i);
+        if (done < size)
+            tui_small_encode_plain(f, x + i + done, size - done, group, scale,
+                                   code + i + done);
+    }
+}
+
 void LANES_FN(tui_small_encode)(const struct tui_small *f, const float *x, size_t n,
                                 size_t group, const float *scale, unsigned char *code)
 {
-    const struct cast c = cast_of(f);
-    const int sign = 1 << (f->bits - 1);
-    for (size_t i = 0; i < n; scale++) {
-        const size_t end = n - i < group ? n : i + group;
-        const vf s = v_set(*scale), inverse = v_set(1 / *scale);
-        for (; has_inverse(*scale) && i + LANES <= end; i += LANES)
-            vi_store(code + i, cast_codes(&c, v_mul(v_load(x + i), inverse), sign));
-        for (; i + LANES <= end; i += LANES)
-            vi_store(code + i, cast_codes(&c, v_div(v_load(x + i), s), sign));
-        if (i < end)
-            tui_small_encode_plain(f, x + i, end - i, group, scale, code + i);
-        i = end;
-    }
+    if (f->bits == 4)
+        encode_groups(f, true, x, n, group, scale, code);
+    else
+        encode_groups(f, false, x, n, group, scale, code);
 }
 
 /* Four bits are sixteen values. */

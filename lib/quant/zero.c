@@ -63,21 +63,10 @@ static int plan(struct tu_coding *c, const struct tu_spec *spec, struct tu_err *
 
 enum { PART = 4096 }; /* codes on their way, one in a byte */
 
-/* Between codes that count from the lowest and two's complement, in words of eight. */
-static void flip(uint8_t *code, size_t n, bool wide)
-{
-    const uint64_t sign = wide ? UINT64_C(0x8080808080808080) : UINT64_C(0x0808080808080808);
-    size_t i = 0;
-    for (; i + 8 <= n; i += 8)
-        tu_put64(code + i, tu_le64(code + i) ^ sign);
-    for (; i < n; i++)
-        code[i] ^= (uint8_t)sign;
-}
-
 /* In a byte or half a byte, and back. */
 static void put_signed(uint32_t cpu, uint8_t *code, size_t n, bool wide, unsigned char *out)
 {
-    flip(code, n, wide);
+    tui_bytes_flip(cpu, code, code, n, wide ? 0x80 : 0x08);
     if (wide)
         memcpy(out, code, n);
     else
@@ -90,7 +79,7 @@ static void get_signed(uint32_t cpu, const unsigned char *in, size_t n, bool wid
         memcpy(code, in, n);
     else
         tui_nibbles_unpack(cpu, in, n, true, code);
-    flip(code, n, wide);
+    tui_bytes_flip(cpu, code, code, n, wide ? 0x80 : 0x08);
 }
 
 /* x·s to the nearest; what is stored is 1/s. */
@@ -107,7 +96,7 @@ static void code_symmetric(const struct tu_coding *c, const float *x, size_t n, 
     param[0] = 1 / s;
     for (size_t i = 0; i < n; i += PART, out += PART * bits / 8) {
         const size_t k = n - i < PART ? n - i : PART;
-        tui_affine_code(c->cpu, &map, x + i, k, code);
+        tui_affine_code(c->cpu, &map, x + i, k, k, code);
         put_signed(c->cpu, code, k, bits == 8, out);
     }
 }

@@ -26,7 +26,8 @@ struct tu_ints {
     int32_t *gidx;  /* [cols] the group of a column; NULL: column / group */
 };
 
-/* Allocate the arrays, zeroed; group 0 means one per row. Errors: TU_ENOMEM, TU_ESIZE. */
+/* Allocate the arrays, all but the codes zeroed; group 0 means one per row. Errors:
+ * TU_ENOMEM, TU_ESIZE. */
 TU_API TU_MUST int tu_ints_init(struct tu_ints *m, unsigned bits, uint64_t rows,
                                 uint64_t cols, uint64_t group, bool gidx,
                                 struct tu_err *err);

@@ -107,8 +107,11 @@ static void test_affine(void)
                     m.unit = nextafterf(m.unit, 0); /* all ones, at powers of two */
                 for (uint32_t i = 0; i < COUNT; i++)
                     x[i] = some(&r, i, m.multiply ? 1 / m.unit : m.unit);
-                tui_affine_code(0, &m, x, COUNT, want);
-                tui_affine_code(at_level(l), &m, x, COUNT, got);
+                tui_affine_code(0, &m, x, COUNT, COUNT, want);
+                tui_affine_code(at_level(l), &m, x, COUNT, COUNT, got);
+                bad += memcmp(want, got, COUNT) != 0;
+                const struct tui_affine_map each[] = {m, m, m, m, m, m, m, m};
+                tui_affine_code(at_level(l), each, x, COUNT, 137, got);
                 bad += memcmp(want, got, COUNT) != 0;
             }
             eq_u64(bad, 0, "codes of map %zu, level %zu, are the plain loop's", k, l);
@@ -135,28 +138,39 @@ static void test_awq(void)
     }
 }
 
-static void test_amax(void)
+/* Extremes of groups that fill lanes and of such that do not. */
+static void test_extremes(void)
 {
-    enum { N = 500, GROUP = 37 };
-    float x[N], want[N / GROUP + 1] = {0}, got[N / GROUP + 1];
+    enum { N = 5000 };
+    static const size_t group[] = {1, 16, 32, 37, 64, 100, 128, 4096};
+    static float x[N], lo[N], hi[N], amax[N];
     const struct tu_rng r = {.seed = 9};
-    for (uint32_t i = 0; i < N; i++) {
-        x[i] = some(&r, i, 0.3f);
-        if (fabsf(x[i]) > want[i / GROUP])
-            want[i / GROUP] = fabsf(x[i]);
-    }
-    for (size_t l = 0; l < LEVELS; l++) {
-        tui_amax(at_level(l), x, N, GROUP, got);
-        ok(memcmp(want, got, sizeof want) == 0, "largest magnitudes of groups, level %zu",
-           l);
-    }
+    for (uint32_t i = 0; i < N; i++)
+        x[i] = i % 1000 < 300 && i % 3 ? -some(&r, i, 0.3f) : some(&r, i, 0.3f);
+    for (size_t l = 0; l < LEVELS; l++)
+        for (size_t g = 0; g < sizeof group / sizeof *group; g++) {
+            unsigned bad = 0;
+            tui_range(at_level(l), x, N, group[g], lo, hi);
+            tui_amax(at_level(l), x, N, group[g], amax);
+            for (size_t k = 0; k * group[g] < N; k++) {
+                float least = 0, most = 0;
+                for (size_t i = k * group[g]; i < (k + 1) * group[g] && i < N; i++) {
+                    least = x[i] < least ? x[i] : least;
+                    most = x[i] > most ? x[i] : most;
+                }
+                bad += !(lo[k] == least && hi[k] == most &&
+                         amax[k] == (-least > most ? -least : most));
+            }
+            eq_u64(bad, 0, "extremes of groups of %zu, level %zu", group[g], l);
+        }
 }
 
 /* The nearest of sixteen, a middle to the value below it. */
 static void test_book(void)
 {
-    enum { N = 300 };
+    enum { N = 300, GROUP = 77 };
     struct tui_book16 b;
+    static const float one[] = {1, 1, 1, 1};
     float x[N];
     uint8_t got[N];
     const struct tu_rng r = {.seed = 4};
@@ -176,7 +190,7 @@ static void test_book(void)
     }
     for (size_t l = 0; l < LEVELS; l++) {
         unsigned bad = 0;
-        tui_book16_code(at_level(l), &b, 1, x, N, got);
+        tui_book16_code(at_level(l), &b, one, x, N, GROUP, got);
         for (size_t i = 0; i < N; i++) {
             unsigned place = 0;
             while (place < 15 && x[i] > (b.value[place] + b.value[place + 1]) / 2)
@@ -194,6 +208,6 @@ int main(void)
     test_high_first();
     test_affine();
     test_awq();
-    test_amax();
+    test_extremes();
     return tap_done();
 }
