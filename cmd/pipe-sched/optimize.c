@@ -86,7 +86,10 @@ static int begin(struct attempt *a, enum place place, struct tu_ctx *ctx,
         rc = pipe_cap(&a->c, a->q.v, &a->q.cap, err);
     if (!rc && opt.time_cap) {
         rc = tu_decimal(opt.time_cap, &value, &scale, err);
-        a->how.time_cap = rc ? 0 : value * a->c.scale / scale;
+        if (!rc && __builtin_mul_overflow(value, a->c.scale, &value))
+            rc = tu_fail(err, TU_EUSAGE, "'%.40s': too large", opt.time_cap);
+        a->how.timed = true;
+        a->how.time_cap = rc ? 0 : value / scale;
         if (rc)
             tu_err_prefix(err, "--time-cap");
     }
@@ -109,37 +112,40 @@ static double goal(const struct attempt *a)
 }
 
 /* What was found and how sure it is, to standard error, for the schedule has the output.
- */
+ * The objective's value, bound and gap are of one kind: of time, or of memory. */
 static void certificate(struct tu_ctx *ctx, const struct attempt *a)
 {
-    char value[40], bound[40], cap[40];
+    char time[40], bound[40], cap[40];
     const struct tu_optimized *r = &a->found;
-    const char *objective = a->c.barrier ? "makespan" : "span";
+    const char *step = a->c.barrier ? "makespan" : "span";
     bool memory = opt.time_cap;
-    int64_t unit = tu_cost_unit(&a->c, a->q.v);
+    int64_t unit = tu_cost_unit(&a->c, a->q.v), value = memory ? r->cap : r->value;
     struct tu_jw *w = tu_result_begin(ctx);
-    tu_ticks_text(r->value, a->c.scale, value);
+    tu_ticks_text(r->value, a->c.scale, time);
     tu_ticks_text(r->bound, memory ? unit : a->c.scale, bound);
     tu_ticks_text(r->cap, unit, cap);
-    double gap =
-        r->value && !memory ? (double)(r->value - r->bound) / (double)r->value : 0;
+    double gap = value ? (double)(value - r->bound) / (double)value : 0;
     if (w) {
         tu_jw_str(w, "place", places[a->place]);
-        tu_jw_raw(w, "value", value);
-        tu_jw_str(w, "objective", objective);
+        tu_jw_raw(w, "value", memory ? cap : time);
+        tu_jw_str(w, "objective", memory ? "memory" : step);
         tu_jw_raw(w, "bound", bound);
         tu_jw_bool(w, "optimal", r->optimal);
         tu_jw_real(w, "gap", r->optimal ? 0 : gap);
+        tu_jw_raw(w, step, time);
         tu_jw_raw(w, "memory_cap", cap);
         tu_jw_u64(w, "states", r->states);
         tu_jw_str(w, "method", r->method);
         tu_result_end(ctx);
     }
-    if (memory)
-        tu_note(ctx, 0, "least memory %s M_B for %s %s, %s: %s", cap, objective, value,
-                among[a->place], r->optimal ? "proven" : "not proven to be the least");
+    if (memory && r->optimal)
+        tu_note(ctx, 0, "least memory %s M_B for %s %s, %s: proven", cap, step, time,
+                among[a->place]);
+    else if (memory)
+        tu_note(ctx, 0, "least memory %s M_B for %s %s, %s: lower bound %s, gap", cap, step,
+                time, among[a->place], bound);
     else
-        tu_note(ctx, 0, "%s %s by %s, %s: lower bound %s, %s", objective, value, r->method,
+        tu_note(ctx, 0, "%s %s by %s, %s: lower bound %s, %s", step, time, r->method,
                 among[a->place], bound, r->optimal ? "optimal" : "gap");
 }
 

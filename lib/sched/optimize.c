@@ -215,7 +215,7 @@ static int least_memory(struct tu_optimized *out, const struct tu_optimize *how,
     int64_t step =
         c && c->mem_b && c->release == TU_MEM_SPLIT && c->mem_w ? c->mem_w : full / 2;
     int64_t most = full * how->q->m * (int64_t)(stages / how->q->p);
-    bool proven = true;
+    int64_t open = 0; /* the least cap that was not refuted */
     int rc = 0;
     for (int64_t cap = full; cap <= most && !rc; cap += step ? step : full) {
         struct tu_optimized one = {0};
@@ -223,12 +223,13 @@ static int least_memory(struct tu_optimized *out, const struct tu_optimize *how,
         out->states += one.states;
         if (!rc && one.sched && one.value <= how->time_cap) {
             one.states = out->states;
-            one.optimal = proven;
-            one.bound = proven ? cap : 0;
+            one.optimal = !open;
+            one.bound = open ? open : cap;
             *out = one;
             return 0;
         }
-        proven = proven && !rc && (one.bound > how->time_cap || one.optimal);
+        if (!open && one.bound <= how->time_cap && !one.optimal)
+            open = cap;
         tu_sched_free(one.sched);
     }
     return rc ? rc
@@ -242,7 +243,7 @@ int tu_sched_optimize(struct tu_optimized *out, const struct tu_optimize *how,
     uint32_t *place = NULL, stages;
     *out = (struct tu_optimized){0};
     int rc = placement(how, &place, &stages, err);
-    if (!rc && how->time_cap)
+    if (!rc && how->timed)
         rc = least_memory(out, how, place, stages, err);
     else if (!rc)
         rc = under(out, how, how->q->cap, 0, place, stages, err);

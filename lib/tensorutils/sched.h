@@ -212,7 +212,7 @@ struct tu_sim {
 /* Run the schedule as soon as possible. A schedule that parses but is not valid gives 0
  * with *faults > 0 and one line for each fault in `report` (rank, position, operation,
  * reason); a deadlock lists each rank's next operation and what it waits for. report may
- * be NULL. Errors: TU_ENOMEM; TU_ESIZE when times overflow. */
+ * be NULL. Errors: TU_ENOMEM; TU_ESIZE when the times could overflow. */
 TU_API TU_MUST int tu_sim_run(struct tu_sim *out, const struct tu_sched *s,
                               const struct tu_cost *c, struct tu_buf *report,
                               size_t *faults, struct tu_err *err);
@@ -265,7 +265,7 @@ TU_API const char *tu_sched_rank_name(const struct tu_sched *s, uint32_t rank,
  * default. TU_EUSAGE when the two differ, and for keys that the row does not have. */
 TU_API TU_MUST int tu_schedule_chunks(uint32_t *v, const struct tu_schedule *row,
                                       const struct tu_sched_params *q, struct tu_err *err);
-/* Check everything, make it, name it. Errors: TU_EUSAGE. */
+/* Check everything, make it, name it. Errors: TU_EUSAGE; TU_ESIZE as tu_sim_run. */
 TU_API TU_MUST int tu_schedule_make(struct tu_sched **out, const struct tu_schedule *row,
                                     const struct tu_sched_params *q, struct tu_err *err);
 
@@ -293,8 +293,8 @@ TU_API TU_MUST int tu_sched_strip(struct tu_sched **out, const struct tu_sched *
 struct tu_optimize {
     const struct tu_sched_params *q; /* p, m, v, cost, cap; v stages of a rank */
     bool snake;                      /* V and waves, else a loop */
-    int64_t
-        time_cap; /* ticks; > 0: the least memory that keeps to it, q->cap is not used */
+    bool timed;       /* the least memory that keeps to time_cap; q->cap is not used */
+    int64_t time_cap; /* ticks */
     uint64_t effort; /* states looked at, at most */
     uint64_t seed;
     const struct tu_job *job; /* its progress counts states and moves; NULL: none */
@@ -302,7 +302,7 @@ struct tu_optimize {
 struct tu_optimized {
     struct tu_sched *sched; /* the caller's */
     int64_t value;          /* span, or makespan with a barrier */
-    int64_t bound; /* nothing is better; with a time cap: the least cap, 0 unknown */
+    int64_t bound; /* nothing is better; with a time cap: of cap, not of value */
     bool optimal;  /* proven */
     int64_t cap;   /* memory units that it keeps to, 0: none */
     uint64_t states;

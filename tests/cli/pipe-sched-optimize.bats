@@ -21,6 +21,24 @@ load helper
     assert_equal "${stderr_lines[0]}" 'pipe-sched: least memory 3 M_B for span 105, with one stage on a rank: proven'
 }
 
+@test "a time cap: its certificate is of memory, and no time is a cap like any other" {
+    run -2 pipe-sched optimize -p 2 -m 3 --time-cap 0
+    assert_output --partial 'the time cap is not met with any memory'
+    run -0 --separate-stderr pipe-sched optimize -p 4 -m 5 --cost F=7,I=7,W=5,C=2 --memory B=2,W=1 \
+        --sync barrier --place v --effort 20000 --time-cap 117 --report r.json -o s.json
+    assert_regex "$stderr" 'least memory ([0-9.]+) M_B for makespan [0-9]+, with two stages in a V: lower bound [0-9.]+, gap'
+    needs_python
+    run -0 python3 - <<'END'
+import json
+r = json.load(open("r.json"))
+assert r["objective"] == "memory" and r["value"] == r["memory_cap"] and r["makespan"] <= 117
+assert not r["optimal"] and 0 < r["bound"] < r["value"]
+assert abs(r["gap"] - (r["value"] - r["bound"]) / r["value"]) < 1e-6
+END
+    pipe-sched sim --json s.json >sim
+    (($(numbers makespan sim) <= 117 && $(numbers peak sim | sort -n | tail -n 1) <= $(numbers value r.json)))
+}
+
 @test "CBC finds the same optimum in the exported program" {
     command -v cbc >/dev/null || skip 'coinor-cbc is not installed'
     args='-p 3 -m 3 --cost F=4,I=3,W=5,C=1 --release split --memory-cap 2'

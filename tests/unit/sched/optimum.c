@@ -208,12 +208,12 @@ static void least_memory(void)
     c.release = TU_MEM_SPLIT;
     struct tu_sched_params q = {.p = 4, .m = 5, .v = 1, .cost = &c};
     int rc = tu_sched_optimize(
-        &o, &(struct tu_optimize){.q = &q, .effort = 50000, .time_cap = 105}, &err);
+        &o, &(struct tu_optimize){.q = &q, .effort = 50000, .timed = true, .time_cap = 105}, &err);
     ok(!rc && o.optimal && o.cap == 6 && o.value <= 105, "time 105 needs six units: %lld",
        (long long)o.cap);
     tu_sched_free(o.sched);
     rc = tu_sched_optimize(
-        &o, &(struct tu_optimize){.q = &q, .effort = 500, .time_cap = 10}, &err);
+        &o, &(struct tu_optimize){.q = &q, .effort = 500, .timed = true, .time_cap = 10}, &err);
     eq_int(rc, TU_EUSAGE, "a time below the work cannot be met");
     q.cap = 1;
     rc = tu_sched_optimize(&o, &(struct tu_optimize){.q = &q, .effort = 500}, &err);
