@@ -14,6 +14,7 @@ struct counts {
         uint64_t n;
     } * of;
     size_t n, cap;
+    uint64_t all; /* of n */
     uint32_t layers, experts;
 };
 
@@ -30,6 +31,8 @@ static int count_line(const struct place_line *l, void *to, struct tu_err *err)
     if (rc)
         return rc;
     struct one o = {(uint32_t)v[0], (uint32_t)v[1], (uint32_t)v[2], (uint64_t)v[3]};
+    if (tu_add_over(c->all, o.n, &c->all))
+        return tu_fail(err, TU_EFORMAT, "counts are too large to be added");
     c->of[c->n++] = o;
     c->layers = o.layer + 2 > c->layers ? o.layer + 2 : c->layers;
     uint32_t e = (o.from > o.to ? o.from : o.to) + 1;

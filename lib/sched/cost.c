@@ -164,8 +164,10 @@ int tui_cost_set(struct tu_cost *c, int64_t *where, const char *text, int64_t di
 {
     int64_t value, scale, t = 0;
     int rc = tu_decimal(text, &value, &scale, err);
+    if (!rc && __builtin_mul_overflow(scale, divide, &scale))
+        rc = tu_fail(err, TU_EUSAGE, "times: '%.40s': no common exact scale: too large", text);
     if (!rc)
-        rc = ticks(c, value, scale * divide, &t, err);
+        rc = ticks(c, value, scale, &t, err);
     if (!rc)
         *where = t;
     return rc;
@@ -324,7 +326,10 @@ int tu_cost_memory(struct tu_cost *c, const char *text, uint32_t chunks,
     }
     tu_spec_release(&spec);
     for (size_t i = 0; i < 3 && !rc; i++)
-        value[i] *= common / scale[i];
+        if (__builtin_mul_overflow(value[i], common / scale[i], &value[i]) ||
+            value[i] > TUI_TICKS_MAX)
+            rc = tu_fail(err, TU_EUSAGE, "memory: '%.60s': no common exact scale: too large",
+                         text);
     if (!rc && !given)
         value[1] = value[0] / 2;
     if (!rc && (value[1] > value[0] || value[2] > value[0] || !value[0]))
@@ -340,7 +345,7 @@ int tu_cost_memory(struct tu_cost *c, const char *text, uint32_t chunks,
     return rc;
 }
 
-int64_t tu_cost_time(const struct tu_cost *c, unsigned kind, uint32_t stage, uint32_t mb)
+int64_t tui_cost_plain(const struct tu_cost *c, unsigned kind, uint32_t stage)
 {
     int64_t t = -1;
     if (kind <= TU_OP_W && stage < c->stages)
@@ -351,7 +356,13 @@ int64_t tu_cost_time(const struct tu_cost *c, unsigned kind, uint32_t stage, uin
                   c->stage_time[(size_t)TU_OP_B * c->stages + stage] < 0 &&
                   (c->stage_time[(size_t)TU_OP_I * c->stages + stage] >= 0 ||
                    c->stage_time[(size_t)TU_OP_W * c->stages + stage] >= 0)))
-        return tu_cost_time(c, TU_OP_I, stage, mb) + tu_cost_time(c, TU_OP_W, stage, mb);
+        return tui_cost_plain(c, TU_OP_I, stage) + tui_cost_plain(c, TU_OP_W, stage);
+    return t;
+}
+
+int64_t tu_cost_time(const struct tu_cost *c, unsigned kind, uint32_t stage, uint32_t mb)
+{
+    int64_t t = tui_cost_plain(c, kind, stage);
     if (kind > TU_OP_R)
         return t;
     return t * (mb < c->microbatches ? c->weight[mb] : c->weight_one);

@@ -56,6 +56,17 @@ static int link_time(struct tu_cost *c, uint32_t a, uint32_t b, const char *text
     return rc;
 }
 
+static int raise_weights(struct tu_cost *c, int64_t up, struct tu_err *err)
+{
+    for (uint32_t k = 0; k <= c->microbatches; k++) {
+        int64_t *w = k < c->microbatches ? &c->weight[k] : &c->weight_one;
+        if (*w > TUI_TICKS_MAX / up)
+            return tu_fail(err, TU_EUSAGE, "weights: no common exact scale: too large");
+        *w *= up;
+    }
+    return 0;
+}
+
 /* A weight is a factor of every compute time; its decimals go into the common scale. */
 static int mb_weight(struct tu_cost *c, uint32_t mb, const char *text, struct tu_err *err)
 {
@@ -75,10 +86,10 @@ static int mb_weight(struct tu_cost *c, uint32_t mb, const char *text, struct tu
         rc = tui_cost_rescale(c, up, err);
         c->stage_time = stage_time;
         memcpy(c->time, keep, sizeof keep);
-        for (uint32_t k = 0; k < c->microbatches; k++)
-            c->weight[k] *= up;
-        c->weight_one *= up;
+        rc = rc ? rc : raise_weights(c, up, err);
     }
+    if (!rc && value > TUI_TICKS_MAX / (c->weight_one / scale))
+        rc = tu_fail(err, TU_EUSAGE, "'%.40s': too large a weight", text);
     if (!rc)
         c->weight[mb] = value * (c->weight_one / scale);
     return rc;
@@ -151,7 +162,8 @@ static int halves(struct tu_cost *c, struct tu_err *err)
     return 0;
 }
 
-/* What a stage of the schedule takes of one kind: its part of a row, or `add` rows together. */
+/* What a stage of the schedule takes of one kind: its part of a row, or `add` rows together.
+ * TU_EUSAGE when one of them is missing, TU_ESIZE when their sum is too long. */
 static int part(int64_t *out, const int64_t *row, uint32_t stage, uint32_t split, uint32_t add,
                 uint32_t rows)
 {
@@ -161,6 +173,10 @@ static int part(int64_t *out, const int64_t *row, uint32_t stage, uint32_t split
         uint32_t at = stage / split * add + k;
         int64_t t = at < rows ? row[at] : -1;
         known += t >= 0;
+        if (t > TUI_TICKS_MAX - sum) {
+            *out = INT64_MAX;
+            return TU_ESIZE;
+        }
         sum += t >= 0 ? t : 0;
     }
     *out = known ? sum : -1;
@@ -187,7 +203,9 @@ int tu_cost_spread(struct tu_cost *c, uint32_t ranks, uint32_t chunks, uint32_t 
             int64_t *to = &t[k * all + s];
             rc = part(to, c->stage_time + (size_t)k * rows, (uint32_t)(s % stages), split, add,
                       rows);
-            if (rc)
+            if (rc == TU_ESIZE)
+                tu_fail(err, rc, "times are too large to be added");
+            else if (rc)
                 tu_fail(err, rc,
                         "times: %s of every of %u stages is needed: each of the schedule's "
                         "%llu takes %u of them",

@@ -103,10 +103,9 @@ static uint32_t stride_of(const struct tu_cost *c, uint32_t most)
     int64_t gpu = t[4] > t[5] ? t[4] : t[5];
     if (cpu <= up)
         return 0;
-    for (uint32_t k = 1; k < most; k++)
-        if (k * cpu >= fetch + k * up && k * cpu >= gpu)
-            return k;
-    return 0;
+    int64_t link = (fetch + cpu - up - 1) / (cpu - up), busy = (gpu + cpu - 1) / cpu;
+    int64_t k = link > busy ? link : busy;
+    return k >= most ? 0 : k > 1 ? (uint32_t)k : 1;
 }
 
 /* Two kinds of subgroup: updated and converted on the CPU, then sent up; or fetched,

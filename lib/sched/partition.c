@@ -105,9 +105,16 @@ static int sums(struct dp *d, struct tu_err *err)
                            "partition: layer %zu: a cost that is negative or "
                            "too large",
                            i);
-        if (d->mem)
-            d->mem[i + 1] = d->mem[i] + q->memory[i];
+        if (d->mem && (q->memory[i] < 0 || __builtin_add_overflow(d->mem[i], q->memory[i],
+                                                                  &d->mem[i + 1])))
+            return tu_fail(err, TU_EUSAGE,
+                           "partition: layer %zu: a size that is negative or too large", i);
     }
+    int64_t most = d->sum[q->layers];
+    if (q->first < 0 || q->last < 0 || __builtin_add_overflow(most, q->first, &most) ||
+        __builtin_add_overflow(most, q->last, &most))
+        return tu_fail(err, TU_EUSAGE,
+                       "partition: costs are negative, or too large to be added");
     return 0;
 }
 

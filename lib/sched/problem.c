@@ -2,6 +2,7 @@
 /* problem.c: the optimiser's problem, its plain lower bounds, and the value of an order.
  */
 #include <string.h>
+#include "sched/cost.h"
 #include "sched/memory.h"
 #include "sched/problem.h"
 
@@ -13,6 +14,9 @@ int tui_problem_make(struct tui_problem *x, const uint32_t *place, uint32_t stag
     const struct tu_cost *c = q->cost ? q->cost : &one;
     *x = (struct tui_problem){
         .p = q->p, .stages = stages, .m = q->m, .cap = q->cap, .barrier = c->barrier};
+    int rc = tui_cost_limit(c, 3 * (uint64_t)stages * q->m, err);
+    if (rc)
+        return rc;
     x->place = tu_alloc(stages, sizeof *x->place, err);
     x->f = tu_alloc(5 * (size_t)stages + q->p, sizeof *x->f, err);
     if (!x->place || !x->f) {

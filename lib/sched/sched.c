@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 #include "sched/build.h"
+#include "sched/cost.h"
 
 #define KEYS_MAX 8 /* of a row */
 
@@ -299,6 +300,8 @@ int tu_schedule_make(struct tu_sched **out, const struct tu_schedule *row,
     int rc = tu_schedule_chunks(&q.v, row, params, err);
     if (!rc)
         rc = sizes(row, &q, err);
+    if (!rc && q.cost)
+        rc = tui_cost_limit(q.cost, 3 * (uint64_t)q.p * q.v * q.m, err);
     if (!rc && row->legal)
         rc = row->legal(&q, err);
     if (!rc)

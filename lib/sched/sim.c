@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 #include "sched/build.h"
+#include "sched/cost.h"
 #include "sched/index.h"
 #include "sched/memory.h"
 
@@ -277,7 +278,7 @@ static bool advance(struct run *w)
 }
 
 /* First and last moment of each rank, and what follows from them. */
-static int totals(struct run *w, struct tu_err *err)
+static void totals(struct run *w)
 {
     struct tu_sim *r = w->r;
     for (uint32_t k = 0; k < w->s->ranks; k++) {
@@ -295,9 +296,6 @@ static int totals(struct run *w, struct tu_err *err)
     for (uint32_t k = 0; k < w->s->ranks; k++)
         for (size_t i = 0; i < w->s->n[k]; i++)
             r->sent += receiver(w, &w->s->op[k][i], k) != k;
-    if (r->makespan > INT64_MAX / 4)
-        return tu_fail(err, TU_ESIZE, "simulation: times are too large to be added");
-    return 0;
 }
 
 int tu_sim_run(struct tu_sim *out, const struct tu_sched *s, const struct tu_cost *c,
@@ -308,14 +306,15 @@ int tu_sim_run(struct tu_sim *out, const struct tu_sched *s, const struct tu_cos
     *faults = 0;
     int rc = tui_index_make(&w.x, s, report, faults, err);
     if (!rc && !*faults)
+        rc = tui_cost_limit(c, w.x.ops, err);
+    if (!rc && !*faults)
         rc = prepare(&w, err);
     if (!rc && !*faults && !advance(&w)) {
         *faults = 1;
         rc = deadlock(&w, report, err);
     }
-    if (!rc && !*faults)
-        rc = totals(&w, err);
     if (!rc && !*faults) {
+        totals(&w);
         r.base = w.x.base;
         w.x.base = NULL;
         rc = tui_memory_peaks(&r, s, c, err);

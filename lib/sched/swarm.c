@@ -44,8 +44,18 @@ struct swarm {
     int code;
 };
 
-static void at(struct swarm *s, int64_t time, enum event kind, uint32_t who)
+static void too_long(struct swarm *s)
 {
+    if (!s->code)
+        s->code = tu_fail(s->err, TU_ESIZE, "swarm: times are too large to be added");
+}
+
+/* So long after now. */
+static void at(struct swarm *s, int64_t after, enum event kind, uint32_t who)
+{
+    int64_t time;
+    if (__builtin_add_overflow(s->now, after, &time))
+        too_long(s);
     if (!s->code)
         s->code = tui_heap_push(
             &s->heap, (struct tui_item){time, (uint64_t)kind << 32 | who}, s->err);
@@ -95,15 +105,17 @@ static void dispatch(struct swarm *s, uint32_t client)
     j->sent = s->now;
     if (j->peer == NONE)
         return;
-    s->turn[row + j->peer] += s->mean[row + j->peer];
-    at(s, s->now + s->q->transfer, ARRIVE, client);
+    int64_t *turn = &s->turn[row + j->peer];
+    if (__builtin_add_overflow(*turn, s->mean[row + j->peer], turn))
+        too_long(s);
+    at(s, s->q->transfer, ARRIVE, client);
 }
 
 static void serve(struct swarm *s, uint32_t k)
 {
     struct peer *p = &s->peer[k];
     if (p->head != NONE)
-        at(s, s->now + work(s, &s->job[p->head]), DONE, k);
+        at(s, work(s, &s->job[p->head]), DONE, k);
 }
 
 static void arrive(struct swarm *s, uint32_t client)
@@ -199,9 +211,8 @@ static void join(struct swarm *s, uint32_t k)
     if (s->q->mean_failure && p->lives) {
         struct tu_rng rng = {s->q->seed, tu_rng_stream("swarm")};
         uint64_t dice = tu_rng_u32(&rng, p->lives * s->q->peers + k);
-        at(s, s->now + (int64_t)((double)dice / 4294967296. * 2 *
-                                 (double)s->q->mean_failure),
-           FAIL, k);
+        double life = (double)dice / 4294967296. * 2 * (double)s->q->mean_failure;
+        at(s, (int64_t)life, FAIL, k);
     }
     unstrand(s, p->stage);
 }
@@ -242,7 +253,7 @@ static void rebalance(struct swarm *s)
     leave(s, who);
     s->peer[who].stage = most;
     s->out->moved++;
-    at(s, s->now + s->q->move, JOIN, who);
+    at(s, s->q->move, JOIN, who);
 }
 
 static void fail(struct swarm *s, uint32_t k)
@@ -255,7 +266,7 @@ static void fail(struct swarm *s, uint32_t k)
     leave(s, k);
     tui_heap_remove(&s->heap, (uint64_t)JOIN << 32 | k); /* it was on its way */
     if (s->q->mean_failure)
-        at(s, s->now + s->q->repair, JOIN, k);
+        at(s, s->q->repair, JOIN, k);
     if (s->q->rebalance && !living(s, p->stage))
         rebalance(s);
 }
@@ -274,13 +285,13 @@ static void step(struct swarm *s)
         rebalance(s);
         /* Nothing left but checks: no job will ever go on. */
         if (s->heap.n)
-            at(s, s->now + s->q->rebalance, CHECK, 0);
+            at(s, s->q->rebalance, CHECK, 0);
         break;
     }
 }
 
 /* What the weakest stage takes when all peers are there from the start. */
-static int64_t bound(const struct tu_swarm *q)
+static double bound(const struct tu_swarm *q)
 {
     double worst = 0;
     for (uint32_t k = 0; k < q->stages; k++) {
@@ -290,7 +301,7 @@ static int64_t bound(const struct tu_swarm *q)
         double t = rate > 0 ? 3 * (double)q->batches / rate : 0;
         worst = t > worst ? t : worst;
     }
-    return (int64_t)worst;
+    return worst;
 }
 
 static int check(const struct tu_swarm *q, struct tu_err *err)
@@ -350,7 +361,9 @@ int tu_swarm_run(struct tu_swarm_run *out, struct tu_swarm_stage *stage,
     if (rc)
         return rc;
     size_t table = (size_t)q->clients * q->peers;
-    *out = (struct tu_swarm_run){.bound = bound(q)};
+    if (!(bound(q) < (double)(INT64_MAX / 4)))
+        return tu_fail(err, TU_ESIZE, "swarm: times are too large to be added");
+    *out = (struct tu_swarm_run){.bound = (int64_t)bound(q)};
     memset(stage, 0, q->stages * sizeof *stage);
     s.peer = tu_calloc(q->peers, sizeof *s.peer, err);
     s.job = tu_calloc(q->clients, sizeof *s.job, err);
