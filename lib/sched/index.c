@@ -5,9 +5,9 @@
  * (cycles) are found by running it: sim.c. */
 #include <stdio.h>
 #include <string.h>
+#include "sched/faults.h"
 #include "sched/index.h"
-
-#define FAULTS_SHOWN 20 /* lines; the rest are only counted */
+#include "sched/sharded.h"
 
 static const uint8_t slot_of[TU_OP_KINDS] = {
     [TU_OP_F] = TUI_AT_F,           [TU_OP_B] = TUI_AT_B,
@@ -33,40 +33,7 @@ int tui_where(struct tu_buf *report, const struct tu_sched *s, uint32_t rank, si
                          tu_op_text(&s->op[rank][pos], s->slices, text));
 }
 
-/* Faults are counted; the first few are written. */
-struct faults {
-    struct tu_buf *report;
-    size_t n;
-    int code;
-    struct tu_err *err;
-};
-
-static bool shown(struct faults *f)
-{
-    f->n++;
-    return f->report && !f->code && f->n <= FAULTS_SHOWN;
-}
-
-static void op_fault(struct faults *f, const struct tu_sched *s, uint32_t rank,
-                     size_t pos, const char *why)
-{
-    if (!shown(f))
-        return;
-    f->code = tui_where(f->report, s, rank, pos, f->err);
-    if (!f->code)
-        f->code = tu_buf_printf(f->report, f->err, "%s\n", why);
-}
-
-static void unit_fault(struct faults *f, const struct tu_sched *s, uint32_t stage,
-                       size_t unit, const char *why)
-{
-    if (!shown(f))
-        return;
-    f->code = tu_buf_printf(f->report, f->err, "rank %u: stage %u, micro-batch %zu: %s\n",
-                            s->place[stage], stage, unit / s->slices, why);
-}
-
-static int enter(struct tui_index *x, struct faults *f, uint32_t rank, size_t pos)
+static int enter(struct tui_index *x, struct tui_faults *f, uint32_t rank, size_t pos)
 {
     const struct tu_sched *s = x->s;
     const struct tu_op *op = &s->op[rank][pos];
@@ -85,7 +52,7 @@ static int enter(struct tui_index *x, struct faults *f, uint32_t rank, size_t po
                                            s->op[rank][pos + 1].kind != TU_OP_I)))
         why = "an overlapped pair is a forward and a backward";
     if (why) {
-        op_fault(f, s, rank, pos, why);
+        tui_op_fault(f, s, rank, pos, why);
         return 0;
     }
     x->kinds |= 1u << op->kind;
@@ -104,9 +71,9 @@ static int enter(struct tui_index *x, struct faults *f, uint32_t rank, size_t po
     uint32_t *cell =
         &x->at[slot][within * x->units + (size_t)op->mb * s->slices + op->slice];
     if (x->pipe[op->mb] != pipe)
-        op_fault(f, s, rank, pos, "this micro-batch travels through the other pipeline");
+        tui_op_fault(f, s, rank, pos, "this micro-batch travels through the other pipeline");
     else if (*cell != TUI_NONE)
-        op_fault(f, s, rank, pos,
+        tui_op_fault(f, s, rank, pos,
                  slot == TUI_AT_B ? "a second backward of the same unit"
                                   : "the same operation a second time");
     else
@@ -134,7 +101,7 @@ static bool is_full(const struct tui_index *x, uint32_t stage, uint32_t bwd)
 }
 
 /* Each unit: one F; one of B or I and W; W only after I. */
-static void complete(struct tui_index *x, struct faults *f)
+static void complete(struct tui_index *x, struct tui_faults *f)
 {
     const struct tu_sched *s = x->s;
     bool train = s->deps == TU_DEPS_TRAIN;
@@ -145,27 +112,27 @@ static void complete(struct tui_index *x, struct faults *f)
             uint32_t fwd = tui_find(x, TUI_AT_F, k, u), bwd = tui_find(x, TUI_AT_B, k, u);
             uint32_t w = tui_find(x, TUI_AT_W, k, u);
             if (fwd == TUI_NONE && tui_due(s, k, (uint32_t)(u / s->slices)))
-                unit_fault(f, s, stage, u, "F is missing");
+                tui_unit_fault(f, s, stage, u, "F is missing");
             if (!train) {
                 if (bwd != TUI_NONE || w != TUI_NONE)
-                    unit_fault(f, s, stage, u, "a backward in a forward-only schedule");
+                    tui_unit_fault(f, s, stage, u, "a backward in a forward-only schedule");
                 continue;
             }
             if (bwd == TUI_NONE) {
-                unit_fault(f, s, stage, u,
+                tui_unit_fault(f, s, stage, u,
                            w == TUI_NONE ? "its backward is missing" : "W without I");
                 continue;
             }
             bool full = is_full(x, stage, bwd);
             if (full && w != TUI_NONE)
-                unit_fault(f, s, stage, u, "both B and W: B holds the weight gradient");
+                tui_unit_fault(f, s, stage, u, "both B and W: B holds the weight gradient");
             else if (!full && w == TUI_NONE)
-                unit_fault(f, s, stage, u, "I without W");
+                tui_unit_fault(f, s, stage, u, "I without W");
         }
 }
 
 /* Transfers that are written down must have both ends. */
-static void ends_meet(struct tui_index *x, struct faults *f)
+static void ends_meet(struct tui_index *x, struct tui_faults *f)
 {
     const struct tu_sched *s = x->s;
     static const struct {
@@ -189,17 +156,17 @@ static void ends_meet(struct tui_index *x, struct faults *f)
                     to < s->stages && s->place[stage] == s->place[to + pipe * s->stages];
                 uint32_t from = k - (uint32_t)way[i].step;
                 if (from >= s->stages && tui_find(x, way[i].recv, k, u) != TUI_NONE)
-                    unit_fault(f, s, stage, u, "a RECV at the beginning of the pipeline");
+                    tui_unit_fault(f, s, stage, u, "a RECV at the beginning of the pipeline");
                 if (out && to >= s->stages)
-                    unit_fault(f, s, stage, u, "a SEND from the end of the pipeline");
+                    tui_unit_fault(f, s, stage, u, "a SEND from the end of the pipeline");
                 else if (out && self)
-                    unit_fault(f, s, stage, u, "a SEND to its own rank");
+                    tui_unit_fault(f, s, stage, u, "a SEND to its own rank");
                 else if (out && !in)
-                    unit_fault(f, s, stage, u, "a SEND without its RECV");
+                    tui_unit_fault(f, s, stage, u, "a SEND without its RECV");
                 else if (!out && in)
-                    unit_fault(f, s, stage, u, "a RECV waits for a SEND that is missing");
+                    tui_unit_fault(f, s, stage, u, "a RECV waits for a SEND that is missing");
                 else if (!out && to < s->stages && !self)
-                    unit_fault(f, s, stage, u,
+                    tui_unit_fault(f, s, stage, u,
                                "its result is not sent to the next stage");
             }
     }
@@ -208,7 +175,7 @@ static void ends_meet(struct tui_index *x, struct faults *f)
 int tui_index_make(struct tui_index *x, const struct tu_sched *s, struct tu_buf *report,
                    size_t *faults, struct tu_err *err)
 {
-    struct faults f = {.report = report, .err = err};
+    struct tui_faults f = {.report = report, .err = err};
     *x = (struct tui_index){.s = s, .units = (size_t)s->microbatches * s->slices};
     uint64_t cells = (uint64_t)s->stages * x->units;
     x->ops = tu_sched_ops(s);
@@ -240,10 +207,10 @@ int tui_index_make(struct tui_index *x, const struct tu_sched *s, struct tu_buf 
                 return TU_ENOMEM;
     complete(x, &f);
     ends_meet(x, &f);
-    if (!f.code && report && f.n > FAULTS_SHOWN)
-        f.code = tu_buf_printf(report, err, "… and %zu more\n", f.n - FAULTS_SHOWN);
+    if (!f.n && tui_sharded_check(x, &f))
+        return TU_ENOMEM;
     *faults = f.n;
-    return f.code;
+    return tui_faults_end(&f);
 }
 
 void tui_index_release(struct tui_index *x)
@@ -352,7 +319,7 @@ unsigned tui_needs(const struct tui_index *x, const struct tu_op *op,
 {
     struct listing l = {x, list, 0};
     const struct tu_sched *s = x->s;
-    size_t unit = (size_t)op->mb * s->slices + op->slice;
+    size_t unit = tui_unit(s, op);
     uint32_t k = tui_within(s, op->stage);
     switch ((enum tu_op_kind)op->kind) {
     case TU_OP_F: forward(&l, op, unit); break;

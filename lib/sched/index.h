@@ -77,6 +77,12 @@ static inline uint32_t tui_find(const struct tui_index *x, enum tui_slot slot,
     return at ? at[(size_t)tui_within(x->s, stage) * x->units + unit] : TUI_NONE;
 }
 
+/* Which unit of its stage an operation is of. */
+static inline size_t tui_unit(const struct tu_sched *s, const struct tu_op *op)
+{
+    return (size_t)op->mb * s->slices + op->slice;
+}
+
 static inline bool tui_occurs(const struct tui_index *x, enum tu_op_kind kind)
 {
     return x->kinds >> kind & 1;

@@ -30,18 +30,13 @@ struct run {
     int64_t *clock[QUEUES]; /* [ranks]: when each queue is free */
     int64_t *link;          /* [ranks][ranks]: when each link is free, with contention */
     int64_t *arrive;        /* [ops]: when the receiver has the result, with contention */
-    int64_t *gathered;      /* [stages]: end of UNSHARD, -1: not there */
+    int64_t *gathered;      /* [stages]: end of the last UNSHARD */
     uint32_t *next;         /* [ranks]: position in the list */
     uint32_t *first_waiter; /* [ops]: rank, TUI_NONE */
     uint32_t *next_waiter;  /* [ranks] */
     uint32_t *ready;        /* [ranks]: a ring */
     uint32_t head, count;
 };
-
-static bool train_kind(unsigned kind)
-{
-    return kind == TU_OP_F || kind == TU_OP_B || kind == TU_OP_I || kind == TU_OP_W;
-}
 
 /* When the inputs of an operation are there; TUI_NONE in *missing, else the operation
  * that has not run yet. */
@@ -70,7 +65,7 @@ static int64_t inputs(struct run *w, const struct tu_op *op, uint32_t rank,
     if (op->kind == TU_OP_F && w->c->arrive && op->mb < w->c->arrivals &&
         !tui_within(w->s, op->stage))
         at = w->c->arrive[op->mb] > at ? w->c->arrive[op->mb] : at;
-    if (tui_occurs(&w->x, TU_OP_UNSHARD) && train_kind(op->kind) && w->gathered[op->stage] > at)
+    if (op->kind <= TU_OP_R && w->gathered[op->stage] > at)
         at = w->gathered[op->stage];
     return at;
 }
@@ -119,8 +114,6 @@ static void finish(struct run *w, uint32_t rank, uint32_t id, int64_t start, int
     r->end[id] = end;
     if (op->kind == TU_OP_UNSHARD)
         w->gathered[op->stage] = end;
-    else if (op->kind == TU_OP_RESHARD)
-        w->gathered[op->stage] = INT64_MAX;
     send(w, op, rank, id);
     w->next[rank]++;
     for (uint32_t i = w->first_waiter[id]; i != TUI_NONE; i = w->next_waiter[i])
@@ -186,7 +179,7 @@ static int prepare(struct run *w, struct tu_err *err)
     for (int q = 0; q < QUEUES; q++)
         if (!(w->clock[q] = tu_calloc(ranks, sizeof *w->clock[q], err)))
             return TU_ENOMEM;
-    w->gathered = tu_alloc((size_t)s->pipelines * s->stages, sizeof *w->gathered, err);
+    w->gathered = tu_calloc((size_t)s->pipelines * s->stages, sizeof *w->gathered, err);
     w->next = tu_calloc(ranks, sizeof *w->next, err);
     w->first_waiter = tu_alloc(ops, sizeof *w->first_waiter, err);
     w->next_waiter = tu_alloc(ranks, sizeof *w->next_waiter, err);
@@ -203,21 +196,9 @@ static int prepare(struct run *w, struct tu_err *err)
     }
     memset(r->end, 0xff, ops * sizeof *r->end);
     memset(w->first_waiter, 0xff, ops * sizeof *w->first_waiter);
-    for (uint32_t k = 0; k < s->pipelines * s->stages; k++)
-        w->gathered[k] = tui_occurs(&w->x, TU_OP_UNSHARD) ? INT64_MAX : 0;
     for (uint32_t i = 0; i < s->ranks; i++)
         w->ready[w->count++] = i;
     return 0;
-}
-
-/* Parameters that are used before UNSHARD or after RESHARD. */
-static bool ungathered(const struct run *w, uint32_t rank)
-{
-    const struct tu_op *op = &w->s->op[rank][w->next[rank]];
-    for (unsigned i = 0; i < (op->flags & TU_OP_PAIRED ? 2u : 1u); i++)
-        if (train_kind(op[i].kind) && w->gathered[op[i].stage] == INT64_MAX)
-            return true;
-    return false;
 }
 
 static int deadlock(struct run *w, struct tu_buf *report, struct tu_err *err)
@@ -238,9 +219,7 @@ static int deadlock(struct run *w, struct tu_buf *report, struct tu_err *err)
         rc = tui_where(report, s, r, w->next[r], err);
         if (rc)
             break;
-        if (missing == TUI_NONE)
-            rc = tu_buf_text(report, "its parameters are not gathered (UNSHARD)\n", err);
-        else if (missing == TUI_NONE - 1)
+        if (missing == TUI_NONE - 1)
             rc = tu_buf_text(report, "its input is never made\n", err);
         else {
             const struct tu_op *dep = tui_op(&w->x, missing, &on);
@@ -260,8 +239,6 @@ static bool advance(struct run *w)
         w->head = (w->head + 1) % w->s->ranks;
         w->count--;
         while (w->next[rank] < w->s->n[rank]) {
-            if (tui_occurs(&w->x, TU_OP_UNSHARD) && ungathered(w, rank))
-                break;
             uint32_t before = w->next[rank], missing = step(w, rank);
             if (missing == TUI_NONE) {
                 left -= w->next[rank] - before;
