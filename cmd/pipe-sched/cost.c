@@ -30,25 +30,36 @@ const struct tu_opt pipe_cost_options[] = {
     {0},
 };
 
+/* The text of --times: read once, for a pipe has it only once and several schedules may
+ * ask for their times. */
+static int times_text(const struct tu_buf **text, struct tu_err *err)
+{
+    static struct tu_buf kept;
+    static bool read;
+    int rc = read ? 0 : pipe_slurp(pipe_cost.times, &kept, err);
+    read = read || !rc;
+    *text = &kept;
+    return rc;
+}
+
 /* --times: lines or a trace; with --share of the stages of the model. */
 static int times_over(struct tu_cost *c, const struct pipe_shape *s, struct tu_err *err)
 {
     const struct pipe_cost *o = &pipe_cost;
-    struct tu_buf text = {0};
-    int rc = pipe_slurp(o->times, &text, err);
+    const struct tu_buf *text;
+    int rc = times_text(&text, err);
     if (!rc && o->share && c->stages)
         rc = tu_fail(err, TU_EUSAGE, "--share: the schedule has times of its own stages");
-    if (!rc && !text.n)
+    if (!rc && !text->n)
         rc = tu_fail(err, TU_EFORMAT, "is empty: lines KIND,STAGE,TIME are expected");
-    bool trace = text.n && (text.data[0] == '{' || text.data[0] == '[');
+    bool trace = text->n && (text->data[0] == '{' || text->data[0] == '[');
     if (!rc)
-        rc = trace ? tu_cost_trace(c, text.data, text.n, err)
-                   : tu_cost_times(c, text.data ? text.data : "", text.n, err);
+        rc = trace ? tu_cost_trace(c, text->data, text->n, err)
+                   : tu_cost_times(c, text->data ? text->data : "", text->n, err);
     if (!rc && o->share)
         rc = tu_cost_spread(c, s->ranks, s->chunks, s->slices, s->pipelines, err);
     if (rc)
         tu_err_prefix(err, "%s", o->times);
-    tu_buf_release(&text);
     return rc;
 }
 

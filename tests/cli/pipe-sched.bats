@@ -651,3 +651,18 @@ END
     assert_output $'1\n1.5'
     pipe-sched compare --memory B=3 -p 2 -m 4 seq-1f1b:slices=3 --json | grep -F '"peak":"4"'
 }
+
+@test "--times from a pipe, by every subcommand, also by those that look at it again" {
+    printf 'F,0,4\nF,1,1\n' >t
+    pipe-sched compare -p 2 -m 3 --times t 1f1b zb-h1 >want
+    pipe-sched compare -p 2 -m 3 --times - 1f1b zb-h1 <t | cmp - want
+    pipe-sched compare -p 2 -m 3 --times <(cat t) 1f1b zb-h1 | cmp - want
+    # Of the times of two pipelines, and of a schedule whose default sizes are not its own.
+    for args in 'gen -s chimera -p 2 -m 2' 'gen -s update-split -p 4 -m 4' 'compare -p 2 -m 4' \
+        'optimize -p 2 -m 3 --place any --effort 100'; do
+        # shellcheck disable=SC2086 # words
+        pipe-sched $args --times t >want 2>&1
+        # shellcheck disable=SC2086
+        cat t | pipe-sched $args --times - 2>&1 | cmp - want
+    done
+}
