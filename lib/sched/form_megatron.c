@@ -7,31 +7,24 @@
  * chunks; with the number of ranks that is an interleaved schedule. */
 #include <stdlib.h>
 #include <string.h>
+#include "sched/form_says.h"
 #include "sched/load.h"
-
-#define CHUNKS_MAX 4096
 
 static int write_te(struct tu_buf *out, const struct tu_sched *s, const struct tu_cost *c,
                     const struct tu_sim *sim, struct tu_err *err)
 {
-    uint32_t *chunk = tui_chunk_numbers(s, false, NULL, err);
-    int rc = chunk ? 0 : TU_ENOMEM;
+    int rc = tui_form_says(&(struct tui_says){"te", false, false, true}, s, err);
     (void)c;
     (void)sim;
     for (uint32_t r = 0; r < s->ranks && !rc; r++) {
-        bool first = true;
         for (size_t i = 0; i < s->n[r] && !rc; i++) {
             const struct tu_op *op = &s->op[r][i];
-            if (op->kind != TU_OP_F && op->kind != TU_OP_B && op->kind != TU_OP_I)
-                continue;
-            rc = tu_buf_printf(out, err, "%s%s%u", first ? "" : " ",
-                               op->kind == TU_OP_F ? "" : "-", chunk[op->stage] + 1);
-            first = false;
+            rc = tu_buf_printf(out, err, "%s%s%u", i ? " " : "",
+                               op->kind == TU_OP_F ? "" : "-", op->stage / s->ranks + 1);
         }
         if (!rc)
             rc = tu_buf_text(out, "\n", err);
     }
-    tu_free(chunk);
     return rc;
 }
 
@@ -62,7 +55,7 @@ static int te_word(struct tui_load *l, const struct tui_word *w, struct tu_err *
 {
     struct order_list *list = (struct order_list *)l;
     int32_t v;
-    if (!whole(w->text, w->n, &v) || !v || v > CHUNKS_MAX || -v > CHUNKS_MAX ||
+    if (!whole(w->text, w->n, &v) || !v ||
         (uint64_t)(uint32_t)abs(v) * w->lines > TU_SCHED_MAX)
         return tu_fail_at(err, TU_EFORMAT, w->at,
                           "te: rank %u, word %zu: a chunk is expected, as 1 or -1", w->line,
@@ -107,28 +100,6 @@ static bool sniff_te(const char *text, size_t n)
 
 /* Schedule tables
  * ----------------------------------------------------------------- */
-
-static int write_table(struct tu_buf *out, const struct tu_sched *s,
-                       const struct tu_cost *c, const struct tu_sim *sim,
-                       struct tu_err *err)
-{
-    uint32_t *chunk = tui_chunk_numbers(s, false, NULL, err);
-    int rc = chunk ? 0 : TU_ENOMEM;
-    (void)c;
-    (void)sim;
-    for (int row = 0; row < 2 && !rc; row++) {
-        rc = tu_buf_text(out, row ? "chunk" : "mb", err);
-        for (size_t i = 0; i < s->n[0] && !rc; i++) {
-            const struct tu_op *op = &s->op[0][i];
-            if (op->kind == TU_OP_F)
-                rc = tu_buf_printf(out, err, " %u", row ? chunk[op->stage] : op->mb);
-        }
-        if (!rc)
-            rc = tu_buf_text(out, "\n", err);
-    }
-    tu_free(chunk);
-    return rc;
-}
 
 struct table {
     uint32_t *mb, *chunk;
@@ -186,8 +157,7 @@ static int parse_table(struct table *t, const char *text, size_t n, struct tu_er
         t->chunks = t->chunk[i] + 1 > t->chunks ? t->chunk[i] + 1 : t->chunks;
     while (t->group < t->n && !t->chunk[t->group])
         t->group++;
-    return t->chunks > CHUNKS_MAX ? tu_fail(err, TU_EFORMAT, "table: %u chunks", t->chunks)
-                                  : 0;
+    return 0;
 }
 
 /* Warm-up, one forward and one backward in turn, the rest: Megatron's rule. */
@@ -235,6 +205,43 @@ static int read_table(struct tu_sched **out, struct tu_cost *c, const char *text
         rc = tui_load_end(&l, out);
     }
     tu_free(t.mb);
+    return rc;
+}
+
+static int table_text(struct tu_buf *out, const struct tu_sched *s, struct tu_err *err)
+{
+    int rc = 0;
+    for (int row = 0; row < 2 && !rc; row++) {
+        rc = tu_buf_text(out, row ? "chunk" : "mb", err);
+        for (size_t i = 0; i < s->n[0] && !rc; i++) {
+            const struct tu_op *op = &s->op[0][i];
+            if (op->kind == TU_OP_F)
+                rc = tu_buf_printf(out, err, " %u", row ? op->stage / s->ranks : op->mb);
+        }
+        if (!rc)
+            rc = tu_buf_text(out, "\n", err);
+    }
+    return rc;
+}
+
+/* The backwards, and the forwards of other ranks, are not written: they must be those that
+ * follow. */
+static int write_table(struct tu_buf *out, const struct tu_sched *s,
+                       const struct tu_cost *c, const struct tu_sim *sim,
+                       struct tu_err *err)
+{
+    struct tu_sched *back = NULL;
+    const struct tu_sched_hint hint = {.ranks = s->ranks};
+    int rc = tui_form_says(&(struct tui_says){"table", false, false, false}, s, err);
+    (void)c;
+    (void)sim;
+    if (!rc)
+        rc = table_text(out, s, err);
+    if (!rc)
+        rc = read_table(&back, NULL, out->data, out->n, &hint, err);
+    if (!rc)
+        rc = tui_form_same("table", s, back, err);
+    tu_sched_free(back);
     return rc;
 }
 

@@ -7,6 +7,7 @@
  * is idle or goes on; here upper case is the first chunk. In both two chunks make a V.
  * Source: sail-sg/zero-bubble-pipeline-parallelism. */
 #include <string.h>
+#include "sched/form_says.h"
 #include "sched/load.h"
 
 #define SLOTS_MAX 65536 /* cells of a line that are written as a grid */
@@ -14,39 +15,26 @@
 static const char letters[] = "fbwFBW";
 static const uint8_t kind_of[] = {TU_OP_F, TU_OP_I, TU_OP_W};
 
-/* The letter of an operation, 0 for those that have none. */
 static char letter(uint8_t kind, bool upper)
 {
-    for (unsigned i = 0; i < 3; i++)
-        if (kind_of[i] == kind)
-            return letters[i + (upper ? 3 : 0)];
-    return 0;
+    return letters[(kind == TU_OP_F ? 0 : kind == TU_OP_I ? 1 : 2) + (upper ? 3 : 0)];
 }
 
 static int write_zb(struct tu_buf *out, const struct tu_sched *s, const struct tu_cost *c,
                     const struct tu_sim *sim, struct tu_err *err)
 {
-    uint32_t *chunk = tui_chunk_numbers(s, false, NULL, err);
-    int rc = chunk ? 0 : TU_ENOMEM;
+    int rc = tui_form_says(&(struct tui_says){"zb", true, true, false}, s, err);
     (void)c;
     (void)sim;
     for (uint32_t r = 0; r < s->ranks && !rc; r++) {
-        const char *blank = "";
         for (size_t i = 0; i < s->n[r] && !rc; i++) {
             const struct tu_op *op = &s->op[r][i];
-            bool upper = op->kind <= TU_OP_W && chunk[op->stage];
-            char one = letter(op->kind, upper);
-            if (op->kind == TU_OP_B)
-                rc = tu_buf_printf(out, err, "%s%c%u %c%u", blank, letter(TU_OP_I, upper),
-                                   op->mb, letter(TU_OP_W, upper), op->mb);
-            else if (one)
-                rc = tu_buf_printf(out, err, "%s%c%u", blank, one, op->mb);
-            blank = op->kind == TU_OP_B || one ? " " : blank;
+            rc = tu_buf_printf(out, err, "%s%c%u", i ? " " : "",
+                               letter(op->kind, op->stage >= s->ranks), op->mb);
         }
         if (!rc)
             rc = tu_buf_text(out, "\n", err);
     }
-    tu_free(chunk);
     return rc;
 }
 
@@ -142,18 +130,14 @@ static int write_grid(struct tu_buf *out, const struct tu_sched *s,
 {
     int64_t slot = slot_of(sim);
     bool gaps = sim->makespan / slot <= SLOTS_MAX;
-    uint32_t *chunk = tui_chunk_numbers(s, false, NULL, err);
-    int rc = chunk ? 0 : TU_ENOMEM;
+    int rc = tui_form_says(&(struct tui_says){"grid", true, true, false}, s, err);
     (void)c;
     for (uint32_t r = 0; r < s->ranks && !rc; r++) {
         int64_t cells = 0; /* written, each with the comma before the next */
         for (size_t i = 0; i < s->n[r] && !rc; i++) {
             const struct tu_op *op = &s->op[r][i];
             int64_t at = sim->start[sim->base[r] + i] / slot;
-            char one = letter(op->kind, !chunk[op->stage]);
-            if (!one || chunk[op->stage] > 1)
-                rc = tu_fail(err, TU_EUSAGE,
-                             "grid: rank %u: it holds F, I and W of two chunks only", r);
+            char one = letter(op->kind, op->stage < s->ranks);
             for (; gaps && cells < at && !rc; cells++)
                 rc = tu_buf_text(out, ",", err);
             if (!rc)
@@ -164,7 +148,6 @@ static int write_grid(struct tu_buf *out, const struct tu_sched *s,
         if (!rc)
             rc = tu_buf_text(out, "\n", err);
     }
-    tu_free(chunk);
     return rc;
 }
 

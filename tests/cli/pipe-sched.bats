@@ -46,6 +46,25 @@ data=$ROOT/tests/data/sched
     assert_line --index 1 $'1UNSHARD,3UNSHARD,1RECV_F0,1F0,1SEND_F0,1RECV_F1,1F1,1SEND_F1,3RECV_F0,3F0,3RECV_F1,3B0,3SEND_B0,1RECV_B0,3F1,3B1,3SEND_B1,1RECV_B1,3REDUCE_GRAD,3RESHARD,1B0,1SEND_B0,1B1,1SEND_B1,1REDUCE_GRAD,1RESHARD\r'
 }
 
+@test "what a short form has no word for is refused, and named" {
+    for args in 'seq-1f1b:slices=3 -p 3 -m 5/zb/slices of a micro-batch' \
+        'interleaved-zb -p 2 -m 2 -c 2/zb/neither one on each rank nor two in a V' \
+        'interleaved-zb -p 2 -m 2 -c 2/grid/neither one on each rank nor two in a V' \
+        'chimera -p 2 -m 2/te/two pipelines' 'dualpipe-v -p 2 -m 4/te/in a loop' \
+        '1f1b -p 2 -m 2/zb/a whole backward' 'zb-h1 -p 2 -m 4/te/the halves of a backward' \
+        'zb-h1 -p 2 -m 4/table/the halves of a backward' '1f1b -p 4 -m 4/table/this order'; do
+        IFS=/ read -r gen to why <<<"$args"
+        # shellcheck disable=SC2086 # words
+        pipe-sched gen -s $gen -o s.json
+        run -2 pipe-sched convert --to "$to" s.json
+        assert_output --partial "$to: "
+        assert_output --partial "cannot say"
+        assert_output --partial "$why"
+    done
+    pipe-sched gen -s zb-h1 -p 2 -m 4 | pipe-sched lower | { run -2 pipe-sched convert --to zb; assert_output --partial '--strip'; }
+    pipe-sched gen -s zb-h1 -p 2 -m 4 | pipe-sched lower | pipe-sched convert --strip --to zb | pipe-sched verify
+}
+
 @test "Transformer Engine's order list" {
     run -0 pipe-sched gen -s interleaved-1f1b:group=3 -p 2 -m 5 -c 2 --to te
     assert_line --index 0 '1 1 1 2 2 2 -2 1 -2 1 -2 2 -1 2 -1 -1 -2 -2 -1 -1'
