@@ -44,37 +44,17 @@ void LANES_FN(tui_range)(const float *x, size_t n, size_t group, float *lo, floa
     }
 }
 
-/* Quotients that are further above 0 than any code are as good as this; those far below,
- * and NaN, become the least integer when they are rounded. */
-#define FAR 0x1p22f
-
-/* x / unit, rounded once, up to FAR: the estimate is within a few units of the last
- * place, and two corrections with an inverse that is itself rounded once leave none
- * (Markstein, 1990). A unit within 2^±60 keeps the products from overflow, and what
- * underflows from counting. */
-struct scale {
-    vf unit, inverse, most, before;
-};
-
-enum how { PRODUCT, CORRECTED, DIVIDED };
-
-ALWAYS vi whole_of(const struct scale *s, enum how how, const float *x)
+ALWAYS vi whole_of(const struct divisor *d, vf before, enum how how, const float *x)
 {
-    vf v = v_load(x), q;
-    if (how == CORRECTED) {
-        v = v_min(s->most, v); /* the second where it is NaN */
-        q = v_mul(v, s->inverse);
-        q = v_fma(v_nfma(q, s->unit, v), s->inverse, q);
-        q = v_fma(v_nfma(q, s->unit, v), s->inverse, q);
-    } else {
-        q = how == PRODUCT ? v_mul(v, s->unit) : v_div(v, s->unit);
-        q = v_min(v_set(FAR), q);
-    }
-    return v_round(v_add(q, s->before));
+    vf q = quotient(d, how, v_load(x));
+    if (how != CORRECTED)
+        q = v_min(v_set(FAR), q); /* the second where it is NaN: the least integer */
+    return v_round(v_add(q, before));
 }
 
 /* The limits, in 16 bits and in bytes. */
 struct steps {
+    vf before;
     vi lo, hi, after, top;
 };
 
@@ -84,22 +64,22 @@ ALWAYS vi step_of(const struct steps *s, vi a, vi b)
 }
 
 /* n·LANES codes; n is 1, 2 or 4. */
-ALWAYS void code_some(const struct scale *d, const struct steps *s, enum how how,
+ALWAYS void code_some(const struct divisor *d, const struct steps *s, enum how how,
                       const float *x, unsigned n, uint8_t *code)
 {
-    vi a = whole_of(d, how, x), b = a, c = a, e = a;
+    vi a = whole_of(d, s->before, how, x), b = a, c = a, e = a;
     if (n > 1)
-        b = whole_of(d, how, x + LANES);
+        b = whole_of(d, s->before, how, x + LANES);
     if (n > 2) {
-        c = whole_of(d, how, x + 2 * LANES);
-        e = whole_of(d, how, x + 3 * LANES);
+        c = whole_of(d, s->before, how, x + 2 * LANES);
+        e = whole_of(d, s->before, how, x + 3 * LANES);
     }
     vi ab = step_of(s, a, b);
     vb_store(code, vb_min(vb_of(ab, n > 2 ? step_of(s, c, e) : ab), s->top), n);
 }
 
 /* Returns how many of n are coded: whole lanes of them. */
-ALWAYS size_t code_all(const struct scale *d, const struct steps *s, enum how how,
+ALWAYS size_t code_all(const struct divisor *d, const struct steps *s, enum how how,
                        const float *x, size_t n, uint8_t *code)
 {
     size_t i = 0;
@@ -119,14 +99,13 @@ ALWAYS size_t code_all(const struct scale *d, const struct steps *s, enum how ho
 static inline void code_group(const struct tui_affine_map *m, const float *x, size_t n,
                               uint8_t *code)
 {
-    const struct steps s = {vh_set((int)m->lo), vh_set((int)m->hi), vh_set((int)m->after),
-                            vb_set((int)m->top)};
-    const struct scale d = {v_set(m->unit), v_set(1 / m->unit), v_set(FAR * m->unit),
-                            v_set(m->before)};
+    const struct steps s = {v_set(m->before), vh_set((int)m->lo), vh_set((int)m->hi),
+                            vh_set((int)m->after), vb_set((int)m->top)};
+    const struct divisor d = divisor_of(m->unit);
     size_t i;
     if (m->multiply)
         i = code_all(&d, &s, PRODUCT, x, n, code);
-    else if (m->unit >= 0x1p-60f && m->unit <= 0x1p60f)
+    else if (is_corrected(m->unit))
         i = code_all(&d, &s, CORRECTED, x, n, code);
     else
         i = code_all(&d, &s, DIVIDED, x, n, code);

@@ -43,14 +43,29 @@ ALWAYS void put_codes5(unsigned char *qh, unsigned char *qs, vi *code)
     put_nibbles(qs, code);
 }
 
-/* Codes of Q4_0 and Q5_0; false where the reference must decide. */
+/* Some value of a block of 32 is the largest magnitude, or its negative is. */
+ALWAYS bool has(const float *x, float amax, bool negative)
+{
+    bool any = false;
+    for (unsigned i = 0; i < 32; i += LANES) {
+        vf v = v_load(x + i);
+        any |= v_any(negative ? v_ge(v_set(-amax), v) : v_ge(v, v_set(amax)));
+    }
+    return any;
+}
+
+/* Codes of Q4_0 and Q5_0; false where the reference must decide. The sign of the largest
+ * cannot be guessed: there is no branch on it. */
 ALWAYS bool symmetric_codes(const float *x, int nmax, float *d, vi *code)
 {
-    float lo, hi;
-    ends(x, &lo, &hi);
-    *d = (hi > -lo ? hi : lo) / (float)-nmax;
+    const float amax = top_abs(x, 32), size = amax / (float)nmax;
+    const bool positive = has(x, amax, false);
+    uint32_t bits;
+    memcpy(&bits, &size, sizeof bits);
+    bits |= (uint32_t)positive << 31;
+    memcpy(d, &bits, sizeof bits);
     float inverse = 1 / *d;
-    if (hi == -lo || !(fabsf(inverse) < INFINITY))
+    if (positive == has(x, amax, true) || !(fabsf(inverse) < INFINITY))
         return false;
     for (unsigned k = 0; k < PARTS; k++) {
         vf v = v_mul(v_load(x + k * LANES), v_set(inverse));
@@ -78,18 +93,18 @@ ALWAYS bool minimum_codes(const float *x, int nmax, float *d, float *lo, vi *cod
 
 /* A loop over blocks: what `block` refuses, and what has importance, goes to the
  * reference. */
-#define BASIC(name, elems, size)                                                            \
-    void LANES_FN(tui_encode_##name)(const struct tui_blocks *b)                            \
-    {                                                                                       \
-        for (size_t i = 0; i < b->n; i++) {                                                 \
-            struct tui_blocks one = *b;                                                     \
-            one.x += i * (elems);                                                           \
-            one.weight = b->weight ? b->weight + i * (elems) : NULL;                        \
-            one.out += i * (size);                                                          \
-            one.n = 1;                                                                      \
-            if (one.weight || !name##_block(&one))                                          \
-                tui_encode_##name(&one);                                                    \
-        }                                                                                   \
+#define BASIC(name, elems, size)                                                         \
+    void LANES_FN(tui_encode_##name)(const struct tui_blocks *b)                         \
+    {                                                                                    \
+        for (size_t i = 0; i < b->n; i++) {                                              \
+            struct tui_blocks one = *b;                                                  \
+            one.x += i * (elems);                                                        \
+            one.weight = b->weight ? b->weight + i * (elems) : NULL;                     \
+            one.out += i * (size);                                                       \
+            one.n = 1;                                                                   \
+            if (one.weight || !name##_block(&one))                                       \
+                tui_encode_##name(&one);                                                 \
+        }                                                                                \
     }
 
 static inline bool q4_0_block(const struct tui_blocks *b)
@@ -224,7 +239,8 @@ static inline bool nvfp4_block(const struct tui_blocks *b)
         const float *x = b->x + 16 * s;
         const float amax = top_abs(x, 16);
         unsigned char code[16];
-        if (amax > 4096) /* so far over the largest scale that errors are no longer exact */
+        if (amax >
+            4096) /* so far over the largest scale that errors are no longer exact */
             return false;
         b->out[s] = tui_to_ue4m3(amax / 6);
         float scale = tui_half_ue4m3(b->out[s]);

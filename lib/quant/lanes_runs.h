@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* lanes_runs.h: what the kernels of runs under a scale share, over either kind of lanes:
- * the extremes of groups, and asking for the next values while these are coded. */
+ * the extremes of groups, asking for the next values while these are coded, quotients. */
 #ifndef TENSORUTILS_QUANT_LANES_RUNS_H
 #define TENSORUTILS_QUANT_LANES_RUNS_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -29,6 +30,40 @@ static inline vf most_of_rows(const float *row)
     for (size_t i = LANES; i < LANES * LANES; i += LANES)
         a = v_max(a, v_load(t + i));
     return a;
+}
+
+/* Quotients that are further above 0 than any code are as good as this. */
+#define FAR 0x1p22f
+
+/* x / unit, rounded once. CORRECTED (up to FAR; what is far below 0, or NaN, is neither
+ * more than the least integer): the estimate is within a few units of the last place, and
+ * two corrections with an inverse that is itself rounded once leave none (Markstein,
+ * 1990). A unit within 2^±60 keeps the products from overflow, and what underflows from
+ * counting. */
+struct divisor {
+    vf unit, inverse, most;
+};
+
+enum how { PRODUCT, CORRECTED, DIVIDED };
+
+ALWAYS bool is_corrected(float unit)
+{
+    return unit >= 0x1p-60f && unit <= 0x1p60f;
+}
+
+ALWAYS struct divisor divisor_of(float unit)
+{
+    return (struct divisor){v_set(unit), v_set(1 / unit), v_set(FAR * unit)};
+}
+
+ALWAYS vf quotient(const struct divisor *d, enum how how, vf x)
+{
+    if (how != CORRECTED)
+        return how == PRODUCT ? v_mul(x, d->unit) : v_div(x, d->unit);
+    x = v_min(d->most, x); /* the second where it is NaN */
+    vf q = v_mul(x, d->inverse);
+    q = v_fma(v_nfma(q, d->unit, x), d->inverse, q);
+    return v_fma(v_nfma(q, d->unit, x), d->inverse, q);
 }
 
 #endif

@@ -74,57 +74,40 @@ static float scale_of(const struct tu_coding *c, float amax)
     return s == 0 ? 0x1p-23f : s;
 }
 
-/* A run of a row that is in one block. */
-struct run {
-    uint64_t at, n, scale;
+/* How a run of n elements lies under its scales: rows of cols, `wide` of which share one;
+ * the rows of an atom share all of theirs. */
+struct strips {
+    uint64_t rows, cols, wide, across, per_atom;
 };
 
-/* Calls of `fn` for every run of n elements. */
-static void each_run(const struct tu_coding *c, size_t n,
-                     void (*fn)(void *ctx, struct run r), void *ctx)
+static struct strips strips_of(const struct tu_coding *c, size_t n)
 {
+    if (c->two_pass || !n)
+        return (struct strips){n > 0, n, n, 1, 1};
     uint64_t wide = (uint64_t)c->param[COLS];
-    if (c->two_pass) {
-        fn(ctx, (struct run){0, n, 0});
-        return;
+    return (struct strips){n / c->cols, c->cols, wide, tu_ceil_div(c->cols, wide),
+                           c->atom / c->cols};
+}
+
+/* The first of a row's scales. */
+static uint64_t place_of(const struct strips *s, uint64_t row)
+{
+    return row / s->per_atom * s->across;
+}
+
+/* The largest magnitudes of a row into those of its blocks. */
+static void raise(const struct tu_coding *c, const struct strips *s, const float *x,
+                  float *scale)
+{
+    enum { SOME = 64 };
+    float amax[SOME];
+    for (uint64_t k = 0; k < s->across; k += SOME) {
+        const uint64_t at = k * s->wide, blocks = tu_min(SOME, s->across - k);
+        tui_amax(c->cpu, x + at, (size_t)tu_min(blocks * s->wide, s->cols - at),
+                 (size_t)s->wide, amax);
+        for (uint64_t b = 0; b < blocks; b++)
+            scale[k + b] = amax[b] > scale[k + b] ? amax[b] : scale[k + b];
     }
-    uint64_t across = tu_ceil_div(c->cols, wide);
-    for (uint64_t at = 0; at < n; at += c->cols)
-        for (uint64_t k = 0; k < across; k++)
-            fn(ctx, (struct run){at + k * wide, tu_min(wide, c->cols - k * wide),
-                                 at / c->atom * across + k});
-}
-
-struct job {
-    const struct tu_coding *c;
-    const float *in;
-    float *out, *scale;
-    const float *scales;
-    unsigned char *code;
-    const unsigned char *codes;
-};
-
-static void find_largest(void *ctx, struct run r)
-{
-    struct job *j = ctx;
-    float amax = 0;
-    tui_amax(j->c->cpu, j->in + r.at, (size_t)r.n, (size_t)r.n, &amax);
-    if (amax > j->scale[r.scale])
-        j->scale[r.scale] = amax;
-}
-
-static void encode_run(void *ctx, struct run r)
-{
-    struct job *j = ctx;
-    tui_small_encode(j->c->cpu, element(j->c), j->in + r.at, (size_t)r.n,
-                     (size_t)r.n, &j->scale[r.scale], j->code + r.at);
-}
-
-static void decode_run(void *ctx, struct run r)
-{
-    struct job *j = ctx;
-    tui_small_decode(j->c->cpu, element(j->c), j->codes + r.at, (size_t)r.n,
-                     (size_t)r.n, &j->scales[r.scale], j->out + r.at);
 }
 
 static int encode(const struct tu_coding *c, uint64_t first, size_t n, const float *x,
@@ -132,16 +115,20 @@ static int encode(const struct tu_coding *c, uint64_t first, size_t n, const flo
 {
     (void)first;
     (void)err;
-    struct job j = {.c = c, .in = x, .scale = side[0], .code = code};
+    const struct strips s = strips_of(c, n);
+    const uint64_t scales = tu_ceil_div(s.rows, s.per_atom) * s.across;
+    float *scale = side[0];
     if (!c->two_pass) {
-        uint64_t scales =
-            tu_ceil_div(n, c->atom) * tu_ceil_div(c->cols, (uint64_t)c->param[COLS]);
-        memset(j.scale, 0, (size_t)scales * sizeof *j.scale);
-        each_run(c, n, find_largest, &j);
+        memset(scale, 0, (size_t)scales * sizeof *scale);
+        for (uint64_t i = 0; i < s.rows; i++)
+            raise(c, &s, x + i * s.cols, scale + place_of(&s, i));
         for (uint64_t i = 0; i < scales; i++)
-            j.scale[i] = scale_of(c, j.scale[i]);
+            scale[i] = scale_of(c, scale[i]);
     }
-    each_run(c, n, encode_run, &j);
+    for (uint64_t i = 0; i < s.rows; i++)
+        tui_small_encode(c->cpu, element(c), x + i * s.cols, (size_t)s.cols,
+                         (size_t)s.wide, scale + place_of(&s, i),
+                         (unsigned char *)code + i * s.cols);
     return 0;
 }
 
@@ -150,8 +137,12 @@ static int decode(const struct tu_coding *c, uint64_t first, size_t n, const voi
 {
     (void)first;
     (void)err;
-    struct job j = {.c = c, .out = x, .scales = side[0], .codes = code};
-    each_run(c, n, decode_run, &j);
+    const struct strips s = strips_of(c, n);
+    const float *scale = side[0];
+    for (uint64_t i = 0; i < s.rows; i++)
+        tui_small_decode(c->cpu, element(c), (const unsigned char *)code + i * s.cols,
+                         (size_t)s.cols, (size_t)s.wide, scale + place_of(&s, i),
+                         x + i * s.cols);
     return 0;
 }
 

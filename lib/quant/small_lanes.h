@@ -55,11 +55,12 @@ ALWAYS vi magnitude(const struct cast *c, vf a)
     return vi_pick(v_ge(a, c->least), normal, below);
 }
 
-ALWAYS vi cast_codes(const struct cast *c, bool four, vf x)
+ALWAYS vi small_code(const struct cast *c, bool four, const struct divisor *d,
+                     enum how how, const float *x)
 {
-    vf a = v_abs(x);
+    vf v = v_load(x), a = quotient(d, how, v_abs(v));
     vi code = four ? v_count_seven(&c->seven, a) : magnitude(c, v_min(a, c->most));
-    return vi_or(code, vi_only(v_negative(x), vi_set(c->sign)));
+    return vi_or(code, vi_only(v_negative(v), vi_set(c->sign)));
 }
 
 /* The largest magnitude of `group` values, a multiple of LANES, in each lane. */
@@ -98,25 +99,19 @@ static inline bool has_inverse(float scale)
     return scale >= FLT_MIN && scale <= FLT_MAX && (bits & 0x7fffff) == 0;
 }
 
-ALWAYS vi small_code(const struct cast *c, bool four, bool product, vf by, const float *x)
-{
-    vf v = v_load(x);
-    return cast_codes(c, four, product ? v_mul(v, by) : v_div(v, by));
-}
-
 /* Returns how many of n are coded: whole lanes of them. */
-ALWAYS size_t small_codes(const struct cast *c, bool four, bool product, vf by,
-                          const float *x, size_t n, unsigned char *code)
+ALWAYS size_t small_codes(const struct cast *c, bool four, const struct divisor *d,
+                          enum how how, const float *x, size_t n, unsigned char *code)
 {
     size_t i = 0;
     for (; i + 2 * LANES <= n; i += 2 * LANES) {
         ask(x + i, 2 * LANES);
-        vi a = vh_of(small_code(c, four, product, by, x + i),
-                     small_code(c, four, product, by, x + i + LANES));
+        vi a = vh_of(small_code(c, four, d, how, x + i),
+                     small_code(c, four, d, how, x + i + LANES));
         vb_store(code + i, vb_of(a, a), 2);
     }
     for (; i + LANES <= n; i += LANES)
-        vi_store(code + i, small_code(c, four, product, by, x + i));
+        vi_store(code + i, small_code(c, four, d, how, x + i));
     return i;
 }
 
@@ -126,11 +121,15 @@ ALWAYS void encode_groups(const struct tui_small *f, bool four, const float *x, 
     const struct cast c = cast_of(f);
     for (size_t i = 0; i < n; i += group, scale++) {
         const size_t size = n - i < group ? n - i : group;
+        const bool product = has_inverse(*scale);
+        const struct divisor d = divisor_of(product ? 1 / *scale : *scale);
         size_t done;
-        if (has_inverse(*scale))
-            done = small_codes(&c, four, true, v_set(1 / *scale), x + i, size, code + i);
+        if (product)
+            done = small_codes(&c, four, &d, PRODUCT, x + i, size, code + i);
+        else if (is_corrected(*scale))
+            done = small_codes(&c, four, &d, CORRECTED, x + i, size, code + i);
         else
-            done = small_codes(&c, four, false, v_set(*scale), x + i, size, code + i);
+            done = small_codes(&c, four, &d, DIVIDED, x + i, size, code + i);
         if (done < size)
             tui_small_encode_plain(f, x + i + done, size - done, group, scale,
                                    code + i + done);
