@@ -33,6 +33,15 @@ static int refuse(struct tu_ctx *ctx, const struct tu_err *err)
     return status;
 }
 
+/* Of the tensors of a file. */
+static uint64_t file_bytes(const struct tu_ckpt_file *f)
+{
+    uint64_t bytes = 0;
+    for (size_t i = 0; i < f->save.n; i++)
+        bytes += f->save.tensor[i].bytes;
+    return bytes;
+}
+
 static void text(struct tu_ctx *ctx, const struct tu_ckpt *to,
                  const struct tu_plan_cost *cost)
 {
@@ -41,14 +50,11 @@ static void text(struct tu_ctx *ctx, const struct tu_ckpt *to,
              tu_size_text(cost->read_bytes, a), tu_size_text(cost->write_bytes, b),
              tu_size_text(cost->space_bytes, c), tu_size_text(cost->memory_bytes, d),
              tu_size_text(cost->free_bytes, e));
-    for (size_t f = 0; f < to->files; f++) {
-        uint64_t bytes = 0;
-        for (size_t i = 0; i < to->file[f].save.n; i++)
-            bytes += to->file[f].save.tensor[i].bytes;
-        tu_print(ctx, "%10s  %5zu tensors  %s%s%s\n", tu_size_text(bytes, a),
-                 to->file[f].save.n, to->root, *to->file[f].path ? "/" : "",
-                 to->file[f].path);
-    }
+    for (size_t f = 0; f < to->files; f++)
+        tu_print(ctx, "%10s  %5zu tensor%s  %s%s%s\n",
+                 tu_size_text(file_bytes(&to->file[f]), a), to->file[f].save.n,
+                 to->file[f].save.n == 1 ? " " : "s", to->root,
+                 *to->file[f].path ? "/" : "", to->file[f].path);
     const char *folder = to->layout->side_folder;
     for (size_t i = 0; i < to->sides && folder; i++)
         tu_print(ctx, "%10s                 %s/%s%s%s\n", tu_size_text(to->side[i].n, a),
@@ -75,6 +81,7 @@ static void json(struct tu_ctx *ctx, const struct tu_ckpt *to,
         tu_jw_open(w, NULL, '{');
         tu_jw_str(w, "path", to->file[f].path);
         tu_jw_u64(w, "tensors", to->file[f].save.n);
+        tu_jw_u64(w, "bytes", file_bytes(&to->file[f]));
         tu_jw_close(w, '}');
     }
     const char *folder = to->layout->side_folder;
@@ -84,6 +91,7 @@ static void json(struct tu_ctx *ctx, const struct tu_ckpt *to,
         tu_jw_open(w, NULL, '{');
         tu_jw_str(w, "path", path);
         tu_jw_u64(w, "tensors", 0);
+        tu_jw_u64(w, "bytes", to->side[i].n);
         tu_jw_close(w, '}');
     }
     tu_jw_close(w, ']');

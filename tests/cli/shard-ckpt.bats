@@ -852,6 +852,17 @@ spoil() {
     only_files
 }
 
+@test "plan: the report has each file's bytes, as the text has" {
+    shard-ckpt convert --to hf --max-shard-size 40K "$DATA/hf/llama" out
+    shard-ckpt plan --to hf --max-shard-size 40K "$DATA/hf/llama" new --json >plan
+    for file in out/*.safetensors; do # 8 bytes and the header stand before the tensors
+        header=$(od -An -tu8 -N8 "$file" | tr -d ' ')
+        bytes=$(($(stat -c %s "$file") - 8 - header))
+        grep -q "\"path\":\"${file#out/}\",\"tensors\":[0-9]*,\"bytes\":$bytes}" plan
+    done
+    grep -q '"path":"config.json","tensors":0,"bytes":'"$(stat -c %s out/config.json)" plan
+}
+
 @test "a full device leaves nothing behind" {
     [ "$(id -u)" = 0 ] || skip 'needs root to mount'
     mkdir small
