@@ -25,22 +25,7 @@ static int write_contents(struct tu_writer *w, const struct tu_ckpt *c,
                           struct tu_err *err)
 {
     struct tu_buf b = {0};
-    struct tu_jw j;
-    char dtype[8];
-    tu_jw_begin(&j, &b);
-    tu_jw_open(&j, NULL, '{');
-    tu_jw_open(&j, "tensors", '[');
-    for (size_t a = 0; a < c->atoms; a++) {
-        const struct tu_tensor *t = &c->atom[a].tensor;
-        tu_jw_open(&j, NULL, '[');
-        tu_jw_str(&j, NULL, t->name);
-        tu_jw_str(&j, NULL, tu_dtype_text(t->dtype, dtype));
-        tu_jw_dims(&j, NULL, t->dim, t->rank);
-        tu_jw_close(&j, ']');
-    }
-    tu_jw_close(&j, ']');
-    tu_jw_close(&j, '}');
-    int rc = tu_jw_end(&j, err);
+    int rc = tu_ckpt_contents(c, &b, err);
     if (!rc && b.n < (size_t)16 << 20)
         rc = tu_writer_meta(w, "contents", b.data, b.n, err);
     tu_buf_release(&b);

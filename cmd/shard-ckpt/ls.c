@@ -54,8 +54,9 @@ static void head(struct tu_ctx *ctx, const struct tu_ckpt *c)
         tu_print(ctx, ", family %s%s", c->model.family, c->model.tied ? ", tied" : "");
     if (c->iteration >= 0)
         tu_print(ctx, ", iteration %lld", (long long)c->iteration);
-    tu_print(ctx, ", %zu tensors, %s in %zu file%s", c->atoms, tu_size_text(bytes, size),
-             c->files, c->files == 1 ? "" : "s");
+    tu_print(ctx, ", %zu tensor%s%s, %s in %zu file%s", c->atoms, c->atoms == 1 ? "" : "s",
+             c->part ? " of a part" : "", tu_size_text(bytes, size), c->files,
+             c->files == 1 ? "" : "s");
     if (c->dropped)
         tu_print(ctx, ", %llu left out", (unsigned long long)c->dropped);
     tu_print(ctx, "\n");
@@ -78,6 +79,7 @@ static void head_json(struct tu_ctx *ctx, const struct tu_ckpt *c)
     tu_jw_u64(w, "tensors", c->atoms);
     tu_jw_u64(w, "files", c->files);
     tu_jw_u64(w, "left_out", c->dropped);
+    tu_jw_bool(w, "part", c->part);
     tu_line_end(ctx);
 }
 

@@ -78,7 +78,7 @@ int tui_ckpt_new(struct tu_ckpt **out, const char *root, struct tu_err *err)
 {
     struct tu_ckpt *c = tu_calloc(1, sizeof *c, err);
     if (!c || !(c->arena = tu_arena_new(err)) || !(c->names = tu_names_new(err)) ||
-        !(c->root = tu_strdup(root, err))) {
+        !(c->root = tu_strdup(root, err)) || tui_listed_new(c, err)) {
         tu_ckpt_close(c);
         return TU_ENOMEM;
     }
@@ -112,6 +112,7 @@ void tu_ckpt_close(struct tu_ckpt *c)
     tu_free(c->side);
     tu_names_free(c->names);
     tui_renames_free(c->renames);
+    tui_listed_free(c->listed);
     tu_arena_free(c->arena);
     tu_free(c->root);
     tu_free(c);
@@ -250,12 +251,14 @@ static bool has_role(const struct tu_ckpt *c, const char *name)
     return tu_names_get(c->names, name) != TU_NAMES_NONE;
 }
 
-static int check_layers(const struct tu_ckpt *c, struct tu_err *err)
+/* chosen: some tensors may be left out. */
+static int check_layers(const struct tu_ckpt *c, bool chosen, struct tu_err *err)
 {
     if (!c->canonical || !c->model.layers)
         return 0;
     unsigned char *seen = tu_calloc(c->model.layers, 1, err);
     int rc = seen ? 0 : TU_ENOMEM;
+    bool missing = false;
     for (size_t i = 0; i < c->roles && !rc; i++) {
         const struct tu_role *r = &c->role[i];
         if (r->layer >= (int64_t)c->model.layers)
@@ -265,7 +268,11 @@ static int check_layers(const struct tu_ckpt *c, struct tu_err *err)
         else if (r->layer >= 0)
             seen[r->layer] = 1;
     }
-    for (uint64_t l = 0; l < c->model.layers && !rc; l++)
+    for (uint64_t l = 0; l < c->model.layers && !chosen; l++)
+        missing |= !seen[l];
+    if (missing && !rc)
+        rc = tui_listed_layers(c, seen, err);
+    for (uint64_t l = 0; l < c->model.layers && missing && !rc; l++)
         if (!seen[l])
             rc = tu_fail(err, TU_EINCOMPLETE, "%.100s: layer %llu of %llu is missing",
                          c->root, (unsigned long long)l,
@@ -275,9 +282,9 @@ static int check_layers(const struct tu_ckpt *c, struct tu_err *err)
 }
 
 /* While the family's names are known: roles alone have none. */
-static int check_configuration(const struct tu_ckpt *c, struct tu_err *err)
+static int check_configuration(const struct tu_ckpt *c, bool chosen, struct tu_err *err)
 {
-    int rc = check_layers(c, err);
+    int rc = check_layers(c, chosen, err);
     return rc ? rc : tui_check_sizes(c, err);
 }
 
@@ -304,6 +311,7 @@ int tu_ckpt_open(struct tu_ckpt **out, const char *path, const char *text,
     struct tu_ckpt *c = NULL;
     const struct tu_layout *layout = NULL;
     struct stat st;
+    bool chosen = false;
     int rc = 0;
     if (strcmp(path, "-") && stat(path, &st))
         return tu_fail_errno(err, "%s", path);
@@ -320,14 +328,15 @@ int tu_ckpt_open(struct tu_ckpt **out, const char *path, const char *text,
     if (!rc) {
         c->layout = layout;
         c->refused = o ? o->refused : NULL;
+        chosen = c->part = o && (o->include || o->exclude);
         rc = layout->open(c, &spec, o ? o : &none, job, err);
     }
     if (!rc && !c->model.layers) /* no configuration: the tensors tell */
         c->model.tied = !has_role(c, "head.weight");
     if (!rc)
-        rc = tui_check_complete(c, o, err);
+        rc = tui_check_complete(c, err);
     if (!rc)
-        rc = check_configuration(c, err);
+        rc = check_configuration(c, chosen, err);
     if (!rc && o && o->roles) {
         tu_map_free(c->canonical);
         c->canonical = NULL;
@@ -374,6 +383,7 @@ int tu_ckpt_plan(struct tu_ckpt **out, const struct tu_ckpt *from, const char *r
         c->args = from->args;
         c->optim = from->optim;
         c->optim_n = from->optim_n;
+        c->part = from->part;
         for (size_t i = 0; i < from->sides && !rc; i++)
             rc = tui_add_side(c, from->side[i].name, from->side[i].text, from->side[i].n,
                               err);
@@ -410,7 +420,7 @@ static int covered(const struct tu_ckpt *c, uint32_t a, uint64_t *n, struct tu_e
 
 int tu_ckpt_check(const struct tu_ckpt *c, struct tu_err *err)
 {
-    int rc = check_configuration(c, err);
+    int rc = check_configuration(c, c->part, err);
     for (uint32_t a = 0; a < c->atoms && !rc; a++) {
         const struct tu_tensor *t = &c->atom[a].tensor;
         uint64_t rows, cols, want, have = 0;

@@ -145,10 +145,10 @@ int tui_fit_family(struct tu_ckpt *c, const char *const *name, size_t n,
                    const struct tu_shard_opts *o, struct tu_err *err);
 /* Warn where the names of no family would be a family's without what all begin with. */
 int tui_warn_prefix(const struct tu_ckpt *c, const struct tu_job *job, struct tu_err *err);
-/* Every weight that the model must have has a role (complete.c). Errors: TU_EINCOMPLETE
- * lists those that are missing. */
-int tui_check_complete(const struct tu_ckpt *c, const struct tu_shard_opts *o,
-                       struct tu_err *err);
+/* Every weight that the model must have has a role (complete.c), unless c is a part or the
+ * conversion that made it left the weight out: c->part then. Errors: TU_EINCOMPLETE lists those
+ * that are missing. */
+int tui_check_complete(struct tu_ckpt *c, struct tu_err *err);
 /* Every tensor of a stage is on all its tensor- and expert-parallel ranks. Errors:
  * TU_EINCOMPLETE names tensors and a rank. */
 int tui_check_ranks(const struct tu_ckpt *c, struct tu_err *err);
@@ -157,6 +157,20 @@ int tui_check_sizes(const struct tu_ckpt *c, struct tu_err *err);
 /* No file holds another rank's parts (copies.c). Errors: TU_EINCOMPLETE names both files;
  * a warning where it may be so. */
 int tui_check_copies(const struct tu_ckpt *c, const struct tu_job *job, struct tu_err *err);
+
+/* What the checkpoint says that it holds (listed.c): its manifest, or a stream's META contents. */
+int tui_listed_new(struct tu_ckpt *c, struct tu_err *err);
+void tui_listed_free(struct tui_listed *l);
+/* Is there such a list? */
+int tui_listed_is_there(const struct tu_ckpt *c, bool *yes, struct tu_err *err);
+/* Is there one, without this canonical name? */
+int tui_listed_lacks(const struct tu_ckpt *c, const char *name, bool *yes, struct tu_err *err);
+/* seen[layers] |= 2 for those of which a list there is has nothing. */
+int tui_listed_layers(const struct tu_ckpt *c, unsigned char *seen, struct tu_err *err);
+#define TUI_MANIFEST_MAX ((size_t)256 << 20)
+typedef int (*tui_name_fn)(void *ctx, const char *name, size_t n, struct tu_err *err);
+/* The names of a manifest, as they stand in it. */
+int tui_manifest_names(const char *text, tui_name_fn take, void *ctx, struct tu_err *err);
 
 /* What divides n, for messages: "1, 2, 4", as many as fit. */
 void tui_divisors(uint64_t n, char out[64]);

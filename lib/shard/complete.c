@@ -73,7 +73,7 @@ static const struct need {
 };
 
 struct search {
-    const struct tu_ckpt *c;
+    struct tu_ckpt *c;
     const char *state; /* NULL: weights; else all there is are states, these among them */
     unsigned char *kind; /* [layers] bits; 0: nothing of the layer is there */
     struct tu_names *seen[KINDS];
@@ -168,7 +168,10 @@ static int want(struct search *s, const char *role, struct tu_err *err)
         return rc;
     tu_buf_reset(&s->last);
     rc = tu_buf_text(&s->last, s->name.data, err);
-    return rc ? rc : tui_list_add(&s->list, "missing", s->name.data, err);
+    if (!rc)
+        rc = tui_listed_lacks(s->c, s->name.data, &yes, err);
+    s->c->part |= !rc && yes;
+    return rc || yes ? rc : tui_list_add(&s->list, "missing", s->name.data, err);
 }
 
 static unsigned facts(const struct tu_model *m)
@@ -226,11 +229,27 @@ static int want_like_others(struct search *s, uint64_t l, struct tu_err *err)
     return rc;
 }
 
-int tui_check_complete(const struct tu_ckpt *c, const struct tu_shard_opts *o,
-                       struct tu_err *err)
+/* The output head, where nothing ties one to the embedding. */
+static int want_head(struct search *s, struct tu_err *err)
+{
+    struct tu_ckpt *c = s->c;
+    bool listed = false;
+    if (c->model.tied || !there(s, "embed.weight") || there(s, "head.weight"))
+        return 0;
+    int rc = tui_listed_is_there(c, &listed, err);
+    if (!rc && listed)
+        return want(s, "head.weight", err);
+    return rc ? rc
+              : tu_fail(err, TU_EINCOMPLETE,
+                        "%.150s: no output head, and the configuration does not tie it to "
+                        "the embedding (--include '.*' reads what there is)",
+                        c->root);
+}
+
+int tui_check_complete(struct tu_ckpt *c, struct tu_err *err)
 {
     struct search s = {.c = c, .list = {.all = c->refused}};
-    if (!c->canonical || !c->model.layers || !c->roles || (o && (o->include || o->exclude)))
+    if (!c->canonical || !c->model.layers || !c->roles || c->part)
         return 0;
     int rc = survey(&s, err);
     if (!rc)
@@ -245,14 +264,11 @@ int tui_check_complete(const struct tu_ckpt *c, const struct tu_shard_opts *o,
     }
     if (!rc && there(&s, "layers.0.attn_norm.bias"))
         rc = want(&s, "norm.bias", err);
+    if (!rc && !s.list.n)
+        rc = want_head(&s, err);
     if (!rc && s.list.n)
         rc = tu_fail(err, TU_EINCOMPLETE, "%.60s: %zu tensor%s missing: %s", c->root,
                      s.list.n, s.list.n == 1 ? " is" : "s are", s.list.text);
-    if (!rc && !c->model.tied && there(&s, "embed.weight") && !there(&s, "head.weight"))
-        rc = tu_fail(err, TU_EINCOMPLETE,
-                     "%.150s: no output head, and the configuration does not tie it to "
-                     "the embedding (--include '.*' reads what there is)",
-                     c->root);
     for (int k = 0; k < KINDS; k++) {
         tu_free(s.part[k]);
         tu_names_free(s.seen[k]);

@@ -75,14 +75,35 @@ static bool is_below_model(const struct reader *r)
     return all && twice;
 }
 
-/* What stands before the model's names: what the optimizer leaves out of them; without an
- * optimizer nothing but a doubled "model.", as "model." may be part of the names. */
-static void find_model(struct reader *r, const char *want, struct tu_err *err)
+/* What a manifest's names lack: true where there is one and a tensor's name, cut behind a dot,
+ * stands in it. */
+static int find_by_list(struct reader *r, bool *found, struct tu_err *err)
 {
+    int rc = tui_listed_is_there(r->c, found, err);
+    bool lacks = true;
+    for (size_t i = 0; i < r->s->n && *found && lacks && !rc; i++) {
+        const char *name = r->s->tensor[i].name, *base = name;
+        while (base && !(rc = tui_listed_lacks(r->c, base, &lacks, err)) && lacks)
+            base = (base = strchr(base, '.')) ? base + 1 : NULL;
+        if (!rc && !lacks && (size_t)(base - name) < sizeof r->model)
+            snprintf(r->model, sizeof r->model, "%.*s", (int)(base - name), name);
+    }
+    *found = *found && !lacks;
+    return rc;
+}
+
+/* What stands before the model's names: what the manifest, or else the optimizer, leaves out of
+ * them; without either nothing but a doubled "model.", as "model." may be part of the names. */
+static int find_model(struct reader *r, const char *want, struct tu_err *err)
+{
+    bool found = false;
     if (want) {
         snprintf(r->model, sizeof r->model, "%s%s", want, *want ? "." : "");
-        return;
+        return 0;
     }
+    int rc = find_by_list(r, &found, err);
+    if (rc || found)
+        return rc;
     for (size_t i = 0; i < r->s->n; i++) {
         const char *base, *state;
         if (!take_state(r, r->s->tensor[i].name, r->c->arena, &base, &state, err) ||
@@ -95,12 +116,13 @@ static void find_model(struct reader *r, const char *want, struct tu_err *err)
                 name[n - m - 1] == '.' && strncmp(name, r->optim, strlen(r->optim))) {
                 memcpy(r->model, name, n - m);
                 r->model[n - m] = 0;
-                return;
+                return 0;
             }
         }
     }
     if (is_below_model(r))
         memcpy(r->model, "model.", 7);
+    return 0;
 }
 
 static int add_step(struct reader *r, size_t i, struct tu_err *err)
@@ -232,8 +254,9 @@ static int dcp_open(struct tu_ckpt *c, const struct tu_spec *spec,
         return rc;
     r.s = c->file[0].source;
     find_optim(&r, tu_spec_get(spec, "optim"));
-    find_model(&r, tu_spec_get(spec, "model"), err);
-    rc = tui_sides_from(c, c->root, err);
+    rc = find_model(&r, tu_spec_get(spec, "model"), err);
+    if (!rc)
+        rc = tui_sides_from(c, c->root, err);
     if (!rc)
         rc = tui_know_model(c, o, err);
     if (!rc)

@@ -6,8 +6,6 @@
 
 #include "ckpt.h"
 
-#define MANIFEST_MAX ((size_t)256 << 20)
-
 static int by_name(const void *x, const void *y)
 {
     const struct tu_digest *a = x, *b = y;
@@ -55,6 +53,15 @@ static bool next_line(const char **at, struct line *out)
     out->name_n = p ? (int)(end - p) : 0;
     *at = *end ? end + 1 : end;
     return true;
+}
+
+int tui_manifest_names(const char *text, tui_name_fn take, void *ctx, struct tu_err *err)
+{
+    struct line l;
+    int rc = 0;
+    while (!rc && next_line(&text, &l))
+        rc = l.name ? take(ctx, l.name, (size_t)l.name_n, err) : 0;
+    return rc;
 }
 
 /* As strcmp of the names. */
@@ -119,7 +126,7 @@ int tu_ckpt_verify_digests(const struct tu_ckpt *c, const struct tu_shard_opts *
         return TU_ENOMEM;
     if (!tui_is_file(path))
         return 0;
-    int rc = tu_file_read(path, MANIFEST_MAX, &listed, &n, err);
+    int rc = tu_file_read(path, TUI_MANIFEST_MAX, &listed, &n, err);
     if (!rc && !(d = tu_alloc(c->atoms + 1, sizeof *d, err)))
         rc = TU_ENOMEM;
     if (!rc) {

@@ -308,13 +308,29 @@ static void prefix_of(const struct tu_ckpt *c, uint32_t chunk, char out[32])
 
 static const char *const maps[] = {"mcore-te", "mcore-local", "megatron-legacy", NULL};
 
+/* The first file with weights of any chunk, and what their names begin with; of a part of a model
+ * some may have none. */
+static const struct tu_source *first_weights(const struct tu_ckpt *c, char prefix[32])
+{
+    for (uint32_t f = 0; f < c->files; f++)
+        for (uint32_t v = 0; v < c->vpp; v++) {
+            const struct tu_source *s = c->file[f].source;
+            prefix_of(c, v, prefix);
+            for (size_t i = 0; i < s->n; i++)
+                if (!strncmp(s->tensor[i].name, prefix, strlen(prefix)))
+                    return s;
+        }
+    prefix_of(c, 0, prefix);
+    return c->file[0].source;
+}
+
 /* The map that takes most names of the first file. */
 static int choose_map(struct tu_ckpt *c, const char *want, const struct tu_shard_opts *o,
                       struct tu_err *err)
 {
-    const struct tu_source *s = c->file[0].source;
     size_t most = 0;
     char prefix[32];
+    const struct tu_source *s = first_weights(c, prefix);
     if (want) {
         const char *name = !strcmp(want, "te")       ? maps[0]
                            : !strcmp(want, "local")  ? maps[1]
@@ -323,7 +339,6 @@ static int choose_map(struct tu_ckpt *c, const char *want, const struct tu_shard
         return name ? tui_load_map(&c->map, name, &c->model, o, err)
                     : tu_fail(err, TU_EUSAGE, "spec= is te, local or legacy");
     }
-    prefix_of(c, 0, prefix);
     for (const char *const *m = maps; *m; m++) {
         struct tu_map *map = NULL;
         size_t count = 0;
@@ -349,6 +364,29 @@ static int choose_map(struct tu_ckpt *c, const char *want, const struct tu_shard
     return c->map ? 0
                   : tu_fail(err, TU_EINCOMPLETE, "%.150s: no weights under '%s'", s->path,
                             prefix);
+}
+
+static uint64_t argument(const struct tu_ckpt *c, const char *name)
+{
+    const struct tu_pnode *v = tu_pnode_get(c->args, name);
+    return v && v->kind == TU_P_INT && v->integer > 0 ? (uint64_t)v->integer : 0;
+}
+
+/* Of a part of a model the files do not show all layers of a stage: the arguments say them.
+ * *yes false: it is no part, or has more layers than they say. */
+static int said_layers(struct tu_ckpt *c, bool *yes, struct tu_err *err)
+{
+    uint32_t n = c->pp * c->vpp;
+    struct tu_stage *said = tu_arena_alloc(c->arena, n, sizeof *said, err);
+    int rc = !said ? TU_ENOMEM : c->part ? 0 : tui_listed_is_there(c, yes, err);
+    *yes = !rc && (c->part || *yes) &&
+           tui_args_stages(c, argument(c, "decoder_first_pipeline_num_layers"),
+                           argument(c, "decoder_last_pipeline_num_layers"), said);
+    for (uint32_t i = 0; i < n && *yes; i++)
+        *yes = c->stage[i].count <= said[i].count;
+    if (*yes)
+        c->stage = said;
+    return rc;
 }
 
 /* Layers of every stage and chunk, counted in the files of tensor rank 0. */
@@ -384,11 +422,13 @@ static int count_layers(struct tu_ckpt *c, struct tu_err *err)
         c->stage[i].first = first;
         first += c->stage[i].count;
     }
-    if (c->model.layers && first != c->model.layers)
+    bool said = false;
+    int rc = c->model.layers && first != c->model.layers ? said_layers(c, &said, err) : 0;
+    if (!rc && c->model.layers && first != c->model.layers && !said)
         return tu_fail(err, TU_EINCOMPLETE,
                        "%.150s: %u layers in all stages, its arguments say %llu", c->root,
                        first, (unsigned long long)c->model.layers);
-    return 0;
+    return rc;
 }
 
 /* The true vocabulary: from the option, from hf/config.json, from the arguments of newer

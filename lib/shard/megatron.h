@@ -12,6 +12,13 @@ struct tui_megatron {
     uint64_t padded_vocab, vocab; /* 0: not said */
 };
 
+/* Layers of the stages of c, by Megatron's rule from these of the first and the last (0: as many
+ * as the others). False where they do not come out even. */
+bool tui_args_stages(const struct tu_ckpt *c, uint64_t first, uint64_t last,
+                     struct tu_stage *stage);
+/* Do those of the first and the last, as tui_args_make writes them, make the stages of a plan?
+ * Errors: TU_EUSAGE. */
+int tui_args_say_stages(const struct tu_ckpt *c, struct tu_err *err);
 /* From the `args` Namespace of a rank file; args NULL leaves everything as it is. */
 int tui_args_read(const struct tu_pnode *args, struct tui_megatron *out,
                   struct tu_model *m, struct tu_err *err);

@@ -253,12 +253,55 @@ static void set_model(struct maker *k, const struct tu_model *m)
 
 /* Megatron divides what is left of the layers evenly over the stages between the first
  * and the last. */
-static void set_stages(struct maker *k, const struct tu_ckpt *c)
+bool tui_args_stages(const struct tu_ckpt *c, uint64_t first, uint64_t last,
+                     struct tu_stage *stage)
 {
-    uint32_t even = (uint32_t)(c->model.layers / c->pp), last = c->pp - 1;
+    uint32_t n = c->pp * c->vpp, between = n - !!first - (n > 1 && last), at = 0;
+    uint64_t layers = c->model.layers, left = layers - first - last;
+    if (first > layers || last > layers - first || ((first || last) && c->vpp > 1) ||
+        (between ? left % between : left))
+        return false;
+    for (uint32_t i = 0; i < n; i++) {
+        uint64_t own = !i && first ? first : i + 1 == n && last ? last : left / between;
+        stage[i] = (struct tu_stage){at, (uint32_t)own};
+        at += (uint32_t)own;
+    }
+    return true;
+}
+
+static bool is_uneven(const struct tu_ckpt *c)
+{
     bool uneven = false;
     for (uint32_t i = 0; c->vpp == 1 && i < c->pp; i++)
-        uneven |= c->stage[i].count != even;
+        uneven |= c->stage[i].count != c->model.layers / c->pp;
+    return uneven;
+}
+
+/* A stage of which nothing is written shows no layers: the arguments have to say how many. */
+int tui_args_say_stages(const struct tu_ckpt *c, struct tu_err *err)
+{
+    uint32_t n = c->pp * c->vpp;
+    struct tu_stage *said = tu_calloc(n, sizeof *said, err);
+    bool uneven = is_uneven(c);
+    if (!said)
+        return TU_ENOMEM;
+    bool same = tui_args_stages(c, uneven ? c->stage[0].count : 0,
+                                uneven ? c->stage[n - 1].count : 0, said);
+    for (uint32_t i = 0; i < n && same; i++)
+        same = said[i].count == c->stage[i].count;
+    tu_free(said);
+    return same ? 0
+                : tu_fail(err, TU_EUSAGE,
+                          "%.150s: of a part of a model Megatron's arguments do not say which "
+                          "layers it has in stages like these: only the first and the last may "
+                          "differ from the others",
+                          c->root);
+}
+
+static void set_stages(struct maker *k, const struct tu_ckpt *c)
+{
+    uint32_t last = c->pp - 1;
+    bool uneven = is_uneven(c);
     set_u64(k, "decoder_first_pipeline_num_layers", uneven ? c->stage[0].count : 0);
     set_u64(k, "decoder_last_pipeline_num_layers", uneven ? c->stage[last].count : 0);
 }

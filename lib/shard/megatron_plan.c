@@ -176,6 +176,8 @@ int tui_megatron_plan(struct tu_ckpt *c, const struct tu_spec *spec,
         rc = tui_ensure_config(c, err);
     if (!rc)
         rc = tui_plan_stages(c, tu_spec_get(spec, "layers"), err);
+    if (!rc && c->part)
+        rc = tui_args_say_stages(c, err);
     if (!rc)
         rc = add_files(c, err);
     rule.tied_head = c->pp > 1;

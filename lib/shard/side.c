@@ -32,6 +32,27 @@ int tui_sides_from_meta(struct tu_ckpt *c, const char *json, size_t n, struct tu
 
 /* Texts and names that are not UTF-8 (sentencepiece models) cannot be JSON and stay
  * behind. */
+int tu_ckpt_contents(const struct tu_ckpt *c, struct tu_buf *out, struct tu_err *err)
+{
+    const struct tu_save *save = c->from ? &c->file[0].save : NULL;
+    struct tu_jw j;
+    char dtype[8];
+    tu_jw_begin(&j, out);
+    tu_jw_open(&j, NULL, '{');
+    tu_jw_open(&j, "tensors", '[');
+    for (size_t i = 0; i < (save ? save->n : c->atoms); i++) {
+        const struct tu_tensor *t = save ? &save->tensor[i] : &c->atom[i].tensor;
+        tu_jw_open(&j, NULL, '[');
+        tu_jw_str(&j, NULL, t->name);
+        tu_jw_str(&j, NULL, tu_dtype_text(t->dtype, dtype));
+        tu_jw_dims(&j, NULL, t->dim, t->rank);
+        tu_jw_close(&j, ']');
+    }
+    tu_jw_close(&j, ']');
+    tu_jw_close(&j, '}');
+    return tu_jw_end(&j, err);
+}
+
 int tu_ckpt_files(const struct tu_ckpt *c, struct tu_buf *out, struct tu_err *err)
 {
     json_t *root = json_object();

@@ -82,13 +82,21 @@ static int tns_open(struct tu_ckpt *c, const struct tu_spec *spec,
     return rc ? rc : tui_add_all(c, o, err);
 }
 
-/* A stream carries its model and small files in META records. */
+/* A stream carries its model and small files in META records; one of a part of a model, which has
+ * no manifest beside it, its contents too. */
 static int tns_metas(struct tu_ckpt *c, struct tu_err *err)
 {
-    struct tu_meta *m = tu_arena_alloc(c->arena, 3, sizeof *m, err);
+    struct tu_meta *m = tu_arena_alloc(c->arena, 4, sizeof *m, err);
     struct tu_buf b = {0};
     size_t n = 0;
     int rc = m ? 0 : TU_ENOMEM;
+    if (!rc && c->part && !*c->file[0].path && !(rc = tu_ckpt_contents(c, &b, err)))
+        rc = (m[n++] = (struct tu_meta){"contents",
+                                        tu_arena_text(c->arena, b.data, b.n, err), b.n})
+                     .json
+                 ? 0
+                 : TU_ENOMEM;
+    tu_buf_reset(&b);
     if (!rc && c->model.layers && !(rc = tu_model_to_meta(&b, &c->model, err)))
         rc = (m[n++] = (struct tu_meta){"model",
                                         tu_arena_text(c->arena, b.data, b.n, err), b.n})

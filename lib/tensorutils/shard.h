@@ -155,6 +155,9 @@ struct tu_ckpt {
     const char *scheme, *scaled; /* the weights are quantized, as this tensor shows: no map
                                   * is used; NULL: they are plain */
     uint64_t dropped;       /* tensors that are not weights */
+    bool part;              /* of a model: some of its tensors were not chosen, now or when it
+                             * was written */
+    struct tui_listed *listed;
     const char *optim;      /* META "optim", canonical JSON: "groups" [{…, "params": names}],
                              * "frozen", "buffers" names; NULL: nothing is known */
     size_t optim_n;
@@ -316,6 +319,9 @@ TU_API TU_MUST int tu_ckpt_walk(const struct tu_ckpt *c, uint32_t a,
  * Errors: TU_EUNSUP for a family that llama.cpp does not know. */
 TU_API TU_MUST int tu_ckpt_gguf(const struct tu_ckpt *c, struct tu_writer *out, bool *tokens,
                                 const struct tu_job *job, struct tu_err *err);
+/* META "contents" of its atoms; of a plan, of its first file. */
+TU_API TU_MUST int tu_ckpt_contents(const struct tu_ckpt *c, struct tu_buf *out,
+                                    struct tu_err *err);
 /* The small files that travel with it as META "files"; those that are not text are left
  * out. */
 TU_API TU_MUST int tu_ckpt_files(const struct tu_ckpt *c, struct tu_buf *out,

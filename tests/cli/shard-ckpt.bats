@@ -183,6 +183,57 @@ mtp() {
     refute_output --partial 'layers.1.'
 }
 
+@test "what was converted with --include reads as a whole, in every layout" {
+    local include=(--include '.*layers\.1\.' --include 'model\.norm')
+    for to in hf tns tns:ranks=2 megatron:tp=2 megatron:pp=2 megatron:pp=2,layers=3+1 \
+        meta:tp=2 dcp torch_dist dcp_hf:ranks=2; do
+        rm -rf out back
+        shard-ckpt convert --to $to "${include[@]}" "$DATA/hf/llama" out
+        run -0 shard-ckpt verify out
+        run -0 shard-ckpt diff "${include[@]}" "$DATA/hf/llama" out
+        assert_output 'equal: 10 tensors'
+        shard-ckpt convert --to hf out back 2>/dev/null # dcp_hf has no config.json
+        run -0 shard-ckpt diff "${include[@]}" "$DATA/hf/llama" back
+        assert_output 'equal: 10 tensors'
+    done
+    # A tensor that the conversion chose is missing as ever, and so is a layer.
+    shard-ckpt convert --to megatron:pp=2 "${include[@]}" "$DATA/hf/llama" out -f
+    sed -i 's/ model\.norm/ model.layers.0.input_layernorm/' out/tensorutils-digests.txt
+    run -3 shard-ckpt ls out
+    assert_output --partial 'out: layer 0 of 4 is missing'
+    shard-ckpt cat "${include[@]}" "$DATA/hf/llama" >part.tns
+    run -0 shard-ckpt verify part.tns
+    tns-cat -x model.norm.weight part.tns >less.tns # a filter keeps the contents true
+    run -0 shard-ckpt verify less.tns
+}
+
+@test "a part is not written in Megatron stages that no argument describes" {
+    local to=megatron:pp=4,layers=1+2+1+2
+    mkdir six
+    sed 's/"num_hidden_layers": 4/"num_hidden_layers": 6/' "$DATA/hf/llama/config.json" \
+        >six/config.json
+    { tns-cat "$DATA/hf/llama/model.safetensors"
+      tns-cat -e 'model\.layers\.[01]\.' --rename 'model\.layers\.0=model.layers.4' \
+          --rename 'model\.layers\.1=model.layers.5' "$DATA/hf/llama/model.safetensors"
+    } | tns-cat --join | tns-export --to safetensors -o six/model.safetensors
+    shard-ckpt convert --to $to six whole
+    run -2 shard-ckpt convert --to $to --include '.*layers\.1\.' six out
+    assert_output --partial 'only the first and the last may differ'
+    [ ! -e out ]
+}
+
+@test "dcp: what stands before the names is what the digests leave out, whatever the family" {
+    for names in 'model.a.w model.b' 'a.w b'; do
+        for model in dcp dcp:model=foo.bar dcp:model=; do
+            # shellcheck disable=SC2086 # two names
+            tns-gen --shape 3,2 $names -o u.tns
+            shard-ckpt convert -f --to $model u.tns out
+            run -0 shard-ckpt verify out
+            run -0 shard-ckpt diff u.tns out
+        done
+    done
+}
+
 @test "choosing nothing that the layout has a place for is an error" {
     run -2 shard-ckpt convert --include 'optim.*' --to hf "$DATA/deepspeed/llama_z1_dp2" o
     assert_output --partial 'layout hf has no place for any of the'
@@ -212,10 +263,12 @@ mtp() {
     assert_output --partial '1 of 4 ranks are missing: mp_rank_01_001 (tp=1 pp=1 ep=0)'
 }
 
-# without NAME SOURCE: a copy h of a folder of Hugging Face lacks the tensors that match.
+# without NAME SOURCE: a copy h of a folder of Hugging Face lacks the tensors that match, and no
+# list says that it is to.
 without() {
     rm -rf h
     shard-ckpt convert --to hf --exclude "$1" "$2" h
+    rm h/tensorutils-digests.txt
 }
 
 @test "a checkpoint that lacks a tensor is refused, and the tensor is named" {
@@ -513,7 +566,7 @@ END
 
 @test "a plan counts the small files" {
     run -0 shard-ckpt plan --json --to megatron "$DATA/hf/llama" m
-    assert_output --partial '{"path":"hf/config.json","tensors":0}'
+    assert_output --partial '{"path":"hf/config.json","tensors":0,"bytes":712}'
     run -0 shard-ckpt plan --to megatron "$DATA/hf/llama" m
     assert_output --partial 'm/hf/tokenizer.json'
 }
@@ -713,7 +766,7 @@ which they are those of family llama: shard-ckpt rename 'net\\.module\\.=' takes
     run -0 --separate-stderr shard-ckpt diff again.pt sd.pt
     assert_equal "$stderr" ''
     shard-ckpt convert --to dcp:model=net.module "$DATA/hf/llama" d
-    rm d/config.json
+    rm d/config.json d/tensorutils-digests.txt
     run -0 --separate-stderr shard-ckpt ls d
     assert_regex "$stderr" '--from dcp:model=net.module takes it off'
     run -3 shard-ckpt convert --from dcp:model=nothing --to hf d none
@@ -1193,6 +1246,9 @@ a_hole() {
 
 @test "a part of a model is read with --include; an unknown family is named" {
     shard-ckpt convert --exclude 'lm_head.*' --to hf "$DATA/hf/llama" part
+    run -0 shard-ckpt ls part
+    assert_line --index 0 --partial ' tensors of a part,'
+    rm part/tensorutils-digests.txt # which lists what the conversion chose
     run -3 shard-ckpt ls part
     assert_output --partial "no output head, and the configuration does not tie it to the embedding (--include '.*' reads what there is)"
     run -0 shard-ckpt ls --include '.*' part
