@@ -610,8 +610,7 @@ static int zero_open(struct tu_ckpt *c, const struct tu_spec *spec,
 
 static int zero_detect(const char *path)
 {
-    int is = tui_zero_is(path);
-    return is > 0 ? 92 : is;
+    return tui_zero_is(path);
 }
 
 static const struct tu_layout_key keys[] = {

@@ -305,6 +305,7 @@ int tui_zero_is(const char *path)
     struct dirent **list = NULL;
     char latest[4096], *text = NULL, tag[4096];
     size_t n;
+    bool tagged = false;
     snprintf(latest, sizeof latest, "%s/latest", path);
     snprintf(tag, sizeof tag, "%s", path);
     int rc = tui_is_file(latest) ? tu_file_read(latest, 4096, &text, &n, NULL) : 0;
@@ -313,11 +314,12 @@ int tui_zero_is(const char *path)
     if (text) {
         text[strcspn(text, " \r\n")] = 0;
         snprintf(tag, sizeof tag, "%s/%s", path, text);
+        tagged = *text;
         tu_free(text);
     }
     int count = tui_is_dir(tag) ? scandir(tag, &list, is_rank, alphasort) : 0;
     for (int i = 0; i < count; i++)
         free(list[i]);
     free(list);
-    return count > 0;
+    return count > 0 ? 92 : tagged ? 40 : 0; /* named, whether it is there or not */
 }
