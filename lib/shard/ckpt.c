@@ -302,6 +302,14 @@ static int take_config(struct tu_ckpt *c, const char *path, struct tu_err *err)
     return rc;
 }
 
+/* Of what the message speaks, unless it says so: what knows of tensors and counts alone does not
+ * know whose they are. */
+static void about(const char *subject, struct tu_err *err)
+{
+    if (err && !strstr(err->msg, subject))
+        tu_err_prefix(err, "%.150s", subject);
+}
+
 int tu_ckpt_open(struct tu_ckpt **out, const char *path, const char *text,
                  const struct tu_shard_opts *o, const struct tu_job *job,
                  struct tu_err *err)
@@ -349,6 +357,7 @@ int tu_ckpt_open(struct tu_ckpt **out, const char *path, const char *text,
         rc = tui_warn_prefix(c, job, err);
     tu_spec_release(&spec);
     if (rc) {
+        about(path, err);
         tu_ckpt_close(c);
         return rc;
     }
@@ -396,6 +405,7 @@ int tu_ckpt_plan(struct tu_ckpt **out, const struct tu_ckpt *from, const char *r
         rc = tui_adopt_atoms(c, err);
     tu_spec_release(&spec);
     if (rc) {
+        about(text, err);
         tu_ckpt_close(c);
         return rc;
     }

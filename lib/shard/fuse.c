@@ -139,8 +139,8 @@ static int uneven(const char *name, const char *what, uint64_t n, uint32_t tp,
 {
     char legal[64];
     tui_divisors(n, legal);
-    return tu_fail(err, TU_EUSAGE, "'%.90s': %llu %s do not divide by tp=%u, but by %s",
-                   name, (unsigned long long)n, what, tp, legal);
+    return tu_fail(err, TU_EUSAGE, "'%.90s': %llu %s%s not divide by tp=%u, but by %s",
+                   name, (unsigned long long)n, what, n == 1 ? " does" : "s do", tp, legal);
 }
 
 /* What a reader takes apart in equal parts must have been equal; of q, k and v, the only
@@ -187,7 +187,13 @@ int tui_fuse_shape(const struct tu_ckpt *c, const struct tu_fuse *f, const char 
     for (uint32_t k = 0; k < f->roles; k++) {
         const struct tu_role *r = &c->role[f->role[k]];
         if (t & TU_MAP_COLUMN && !(t & TU_MAP_QKV) && r->rows % tp)
-            return uneven(name, "rows", r->rows, tp, err);
+            return uneven(name, "row", r->rows, tp, err);
+        if (t & TU_MAP_ROTARY && (c->model.head_dim % 2 || r->rows % c->model.head_dim))
+            return tu_fail(err, TU_EINCOMPLETE,
+                           "'%.90s': %llu rows are no whole number of heads of %llu", name,
+                           (unsigned long long)r->rows, (unsigned long long)c->model.head_dim);
+        if (t & TU_MAP_ROTARY && r->rows / c->model.head_dim % tp)
+            return uneven(name, "head", r->rows / c->model.head_dim, tp, err);
         total += r->rows;
     }
     if (t & TU_MAP_QKV && (f->roles != 3 || !c->model.kv_heads ||
@@ -200,14 +206,14 @@ int tui_fuse_shape(const struct tu_ckpt *c, const struct tu_fuse *f, const char 
                              "gives the model's config.json",
                        name);
     if (t & TU_MAP_COLUMN && total % tp)
-        return uneven(name, "rows", total, tp, err);
+        return uneven(name, "row", total, tp, err);
     if (t & TU_MAP_ROW && *cols % tp)
-        return uneven(name, "columns", *cols, tp, err);
+        return uneven(name, "column", *cols, tp, err);
     *rows = t & TU_MAP_COLUMN ? total / tp : total;
     *cols = t & TU_MAP_ROW ? *cols / tp : *cols;
     if (t & TU_MAP_VOCAB) {
         if (!pad && total % tp)
-            return uneven(name, "rows", total, tp, err);
+            return uneven(name, "row", total, tp, err);
         *rows = pad ? tu_ceil_div(total, pad * tp) * pad : total / tp;
     }
     return 0;

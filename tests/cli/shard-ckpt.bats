@@ -183,6 +183,31 @@ mtp() {
     refute_output --partial 'layers.1.'
 }
 
+@test "a refusal says of what it speaks, and plan refuses what convert does" {
+    for c in plan convert; do
+        run -2 shard-ckpt $c --to meta:tp=2 "$DATA/hf/llama_mqa" out
+        assert_line --index 0 "shard-ckpt: meta:tp=2: 'layers.0.attention.wk.weight': \
+1 head does not divide by tp=2, but by 1"
+        run -2 shard-ckpt $c --to megatron:spec=none "$DATA/hf/llama" out
+        assert_line --index 0 'shard-ckpt: megatron:spec=none: spec= is te, local or legacy'
+    done
+    shard-ckpt convert --to meta "$DATA/hf/llama" out
+    sed -i 's/"head_dim": 8/"head_dim": 16/; s/"num_hidden_layers": 4/"num_hidden_layers": 5/' \
+        out/hf/config.json
+    run -3 shard-ckpt ls out
+    assert_line --regexp '^shard-ckpt: out.* differs: '
+}
+
+@test "a tag that names no folder, or one without ranks, is told" {
+    mkdir z
+    echo global_step3 >z/latest
+    run -3 shard-ckpt ls z
+    assert_output 'shard-ckpt: z/global_step3: latest names this folder, but it is not there'
+    mkdir z/global_step3
+    run -3 shard-ckpt ls z
+    assert_output 'shard-ckpt: z/global_step3: no *_model_states.pt of DeepSpeed'
+}
+
 @test "what was converted with --include reads as a whole, in every layout" {
     local include=(--include '.*layers\.1\.' --include 'model\.norm')
     for to in hf tns tns:ranks=2 megatron:tp=2 megatron:pp=2 megatron:pp=2,layers=3+1 \
