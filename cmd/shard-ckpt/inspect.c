@@ -105,6 +105,8 @@ static int inspect(struct tu_ctx *ctx, const char *path, bool *yes)
     int rc = shard_open(ctx, &c, path, shard_from(), shard_opts(NULL, false), &err);
     if (rc == TU_EIO || rc == TU_EMAGIC)
         return tu_error(ctx, &err);
+    if (!rc && c->stray)
+        rc = tu_fail(&err, TU_EINCOMPLETE, "%.200s: belongs to no rank", c->stray);
     bool bad = row(ctx, "structure", rc, &err);
     shard_each_refused(ctx, refused);
     if (!rc && why) {

@@ -24,7 +24,7 @@ static int verify(struct tu_ctx *ctx, const struct tu_ckpt *c,
                   const struct tu_shard_opts *o, struct seen *s, struct tu_err *err)
 {
     const struct tu_job *job = shard_job(ctx);
-    int rc = 0;
+    int rc = c->stray ? tu_fail(err, TU_EINCOMPLETE, "%.200s: belongs to no rank", c->stray) : 0;
     for (size_t f = 0; f < c->files && !rc; f++) {
         struct tu_source *src = c->file[f].source;
         for (size_t i = 0; i < src->n && !rc; i++) {

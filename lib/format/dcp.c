@@ -6,6 +6,7 @@
  * `shard` metadata; objects that are no tensors are kept as META "dcp". The recorded
  * offsets are the truth, never recomputed. Source: pytorch
  * torch/distributed/checkpoint/{metadata,filesystem}.py. */
+#include <dirent.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -432,7 +433,38 @@ static int keep_objects(struct dcp *d, struct tu_err *err)
     return rc;
 }
 
-static int read_metadata(struct dcp *d, struct tu_err *err)
+static bool is_listed(const struct dcp *d, const char *name)
+{
+    for (size_t i = 0; i < d->files; i++)
+        if (!strcmp(d->file[i].name, name))
+            return true;
+    for (size_t i = 0; i < d->place_n; i++) { /* of what is empty no file is opened */
+        const struct tu_pnode *at = tu_pnode_get(d->place[i], "relative_path");
+        if (at && at->kind == TU_P_TEXT && !strcmp(at->text, name))
+            return true;
+    }
+    return false;
+}
+
+/* Files of chunks that .metadata does not know may be of another save: the first is told. */
+static void warn_unlisted(const struct dcp *d, const struct tu_job *job)
+{
+    char first[256] = "";
+    DIR *dir = opendir(d->base.path);
+    for (struct dirent *e; dir && (e = readdir(dir));) {
+        const char *dot = strrchr(e->d_name, '.');
+        if (dot && !strcmp(dot, ".distcp") && (!*first || strcmp(e->d_name, first) < 0) &&
+            !is_listed(d, e->d_name))
+            snprintf(first, sizeof first, "%s", e->d_name);
+    }
+    if (dir)
+        closedir(dir);
+    if (*first)
+        tu_job_warn(job, "%s/.metadata: does not list '%s', which lies beside it", d->base.path,
+                    first);
+}
+
+static int read_metadata(struct dcp *d, const struct tu_job *job, struct tu_err *err)
 {
     char *path = tu_arena_printf(d->base.arena, err, "%s/.metadata", d->base.path),
          *text = NULL;
@@ -453,6 +485,8 @@ static int read_metadata(struct dcp *d, struct tu_err *err)
         rc = add_all(d, tu_pnode_get(root, "state_dict_metadata"), err);
     if (rc && tu_err_status(rc) == 3)
         tu_err_prefix(err, "%s", path);
+    if (!rc)
+        warn_unlisted(d, job);
     tu_pickle_free(p);
     tu_free(text);
     return rc;
@@ -463,12 +497,11 @@ static int dcp_open(struct tu_source **out, const char *path, const struct tu_op
 {
     struct dcp *d = tui_source_new(sizeof *d, &tui_format_dcp, &ops, path, err);
     (void)how;
-    (void)job;
     if (!d)
         return TU_ENOMEM;
     int rc = (d->objects = json_object()) ? 0 : tu_fail(err, TU_ENOMEM, "out of memory");
     if (!rc)
-        rc = read_metadata(d, err);
+        rc = read_metadata(d, job, err);
     if (!rc)
         rc = keep_objects(d, err);
     if (rc) {

@@ -202,6 +202,37 @@ static int missing(const struct tu_ckpt *c, const char *folder, struct tu_err *e
              : 0;
 }
 
+static bool in_mesh(const struct tu_ckpt *c, const char *name)
+{
+    uint32_t f[3] = {0};
+    char own[64];
+    (void)rank_fields(name, f);
+    struct tu_coord at = {.tp = f[0], .pp = c->pp > 1 ? f[1] : 0,
+                          .ep = c->ep > 1 ? f[c->pp > 1 ? 2 : 1] : 0};
+    tui_megatron_rank(c, at, own);
+    return at.tp < c->tp && at.pp < c->pp && at.ep < c->ep && !strcmp(own, name);
+}
+
+/* A folder of another mesh's rank: of two saves in one folder one is read. */
+static int find_stray(struct tu_ckpt *c, const char *folder, const struct tu_job *job,
+                      struct tu_err *err)
+{
+    struct dirent **list = NULL;
+    int n = scandir(folder, &list, is_rank, alphasort), rc = 0;
+    for (int i = 0; i < n; i++) {
+        if (!rc && !c->stray && !in_mesh(c, list[i]->d_name)) {
+            c->stray = tui_join(c->arena, folder, list[i]->d_name, err);
+            rc = c->stray ? 0 : TU_ENOMEM;
+        }
+        free(list[i]);
+    }
+    free(list);
+    if (c->stray)
+        tu_job_warn(job, "%s: is no rank of tp=%u pp=%u ep=%u, as the arguments say them, and is "
+                         "not read", c->stray, c->tp, c->pp, c->ep);
+    return rc;
+}
+
 static int open_ranks(struct tu_ckpt *c, const char *folder,
                       const struct tu_shard_opts *o, const struct tu_job *job,
                       struct tu_err *err)
@@ -209,6 +240,8 @@ static int open_ranks(struct tu_ckpt *c, const char *folder,
     struct tu_coord k = {0};
     char name[64];
     int rc = missing(c, folder, err);
+    if (!rc)
+        rc = find_stray(c, folder, job, err);
     for (k.pp = 0; k.pp < c->pp && !rc; k.pp++)
         for (k.ep = 0; k.ep < c->ep && !rc; k.ep++)
             for (k.tp = 0; k.tp < c->tp && !rc; k.tp++) {

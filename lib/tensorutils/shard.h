@@ -158,6 +158,7 @@ struct tu_ckpt {
     bool part;              /* of a model: some of its tensors were not chosen, now or when it
                              * was written */
     struct tui_listed *listed;
+    const char *stray;      /* a folder among the ranks' that is of none of them; NULL: none */
     const char *optim;      /* META "optim", canonical JSON: "groups" [{…, "params": names}],
                              * "frozen", "buffers" names; NULL: nothing is known */
     size_t optim_n;

@@ -288,6 +288,29 @@ mtp() {
     assert_output --partial '1 of 4 ranks are missing: mp_rank_01_001 (tp=1 pp=1 ep=0)'
 }
 
+@test "what lies among the ranks and is of none is spoken of, and verify refuses it" {
+    shard-ckpt convert --to megatron:tp=2 "$DATA/hf/llama" m
+    cp -r m/release/mp_rank_01 m/release/mp_rank_02
+    run -0 --separate-stderr shard-ckpt digest m
+    assert_equal "$stderr" "shard-ckpt: warning: m/release/mp_rank_02: is no rank of tp=2 pp=1 \
+ep=1, as the arguments say them, and is not read"
+    run -3 shard-ckpt verify m
+    assert_line 'shard-ckpt: m/release/mp_rank_02: belongs to no rank'
+    run -1 shard-ckpt inspect m
+    assert_line --regexp '^structure +no +m/release/mp_rank_02: belongs to no rank'
+    mv m/release/mp_rank_02 m/release/mp_rank_00_001 # of pp=2
+    run -3 shard-ckpt verify m
+    rm -r m/release/mp_rank_00_001
+    run -0 --separate-stderr shard-ckpt verify m
+    [ -z "$stderr" ]
+    shard-ckpt convert --to dcp:ranks=2 "$DATA/hf/llama" d
+    run -0 --separate-stderr shard-ckpt verify d
+    [ -z "$stderr" ]
+    cp d/__1_0.distcp d/__2_0.distcp
+    run -0 --separate-stderr shard-ckpt verify d
+    [[ $stderr = *"d/.metadata: does not list '__2_0.distcp', which lies beside it"* ]]
+}
+
 # without NAME SOURCE: a copy h of a folder of Hugging Face lacks the tensors that match, and no
 # list says that it is to.
 without() {
