@@ -208,3 +208,31 @@ PY
     tns-cat --skip-unreadable n.npz | cmp - o.tns
     tns-ls o.tns | grep -c f32 | grep -x 1
 }
+
+@test "torch: an entry that no tensor needs is verified too" {
+    needs_python
+    python3 - "$data/torch/new_bare.pt" <<'PY'
+import sys, zipfile
+old = zipfile.ZipFile(sys.argv[1])
+folder = old.namelist()[0].split("/")[0]
+for at in "first", "last":
+    with zipfile.ZipFile(at + ".pt", "w") as new:
+        if at == "first":
+            new.writestr(folder + "/notes", "SOUND and of no use")
+        for name in old.namelist():
+            new.writestr(name, old.read(name))
+        if at == "last":
+            new.writestr(folder + "/notes", "SOUND and of no use")
+PY
+    for at in first last; do
+        tns-import $at.pt | tns-check >/dev/null
+        run -0 shard-ckpt verify $at.pt
+        LC_ALL=C sed -i 's/SOUND/RUINS/' $at.pt
+        run -3 tns-import $at.pt -o out.tns
+        assert_output --partial "notes': checksum mismatch"
+        [ ! -e out.tns ]
+        run -3 shard-ckpt verify $at.pt
+        assert_output --partial "notes': checksum mismatch"
+        tns-import --no-crc $at.pt | tns-check >/dev/null
+    done
+}
