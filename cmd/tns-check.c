@@ -146,6 +146,7 @@ static int run(struct tu_ctx *ctx, int argc, char **argv)
         }
         report(ctx, path[i], &seen);
     }
+    ctx->told = true;
     return 0;
 }
 

@@ -35,6 +35,7 @@ struct tu_ctx {
     const char *device;       /* for tu_device_open */
     struct tu_job job;        /* by tu_ctx_job */
     int status;               /* the highest so far */
+    bool told;                /* the report is whole and says what failed: -o keeps it */
     bool pipe_closed;         /* a reader of our output went away */
 };
 

@@ -395,7 +395,7 @@ void tu_row(struct tu_ctx *ctx, const struct tu_cell *cells)
 void tu_rows_end(struct tu_ctx *ctx)
 {
     if (report.columns && tu_text_wanted(ctx)) {
-        if (ctx->status < TU_STATUS_USAGE)
+        if (ctx->status < TU_STATUS_USAGE || ctx->told)
             add_titles(ctx); /* an empty table, but none below an error */
         print_rows(ctx);
     }
@@ -433,7 +433,7 @@ int tu_report_finish(struct tu_ctx *ctx, int status)
         line_close(ctx);
     }
     /* JSON says itself how it ended; a text that is not whole gets no file name. */
-    const bool keep = on_stdout(ctx) || ctx->json || status < TU_STATUS_USAGE;
+    const bool keep = on_stdout(ctx) || ctx->json || ctx->told || status < TU_STATUS_USAGE;
     int a = close_dest(ctx, &report.main, main_path(ctx), keep);
     int b = ctx->report ? close_dest(ctx, &report.file, ctx->report, true) : 0;
     tu_buf_release(&report.cells);

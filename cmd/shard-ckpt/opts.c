@@ -106,14 +106,16 @@ int shard_open(struct tu_ctx *ctx, struct tu_ckpt **out, const char *path, const
     return tu_ckpt_open(out, path, from, o, shard_job(ctx), err);
 }
 
-void shard_each_refused(struct tu_ctx *ctx,
+bool shard_each_refused(struct tu_ctx *ctx,
                         void (*put)(struct tu_ctx *ctx, const char *why, const char *name))
 {
     const char *name = refused.names.data;
+    const bool some = refused.n;
     for (size_t i = 0; i < refused.n; i++, name += strlen(name) + 1)
         put(ctx, refused.why, name);
     tu_buf_release(&refused.names);
     refused = (struct tu_refused){.n = 0};
+    return some;
 }
 
 static void note(struct tu_ctx *ctx, const char *why, const char *name)

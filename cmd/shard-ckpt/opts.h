@@ -47,8 +47,8 @@ const struct tu_job *shard_job(struct tu_ctx *ctx);
 int shard_open(struct tu_ctx *ctx, struct tu_ckpt **out, const char *path, const char *from,
                const struct tu_shard_opts *o, struct tu_err *err);
 /* The tensors that the last refusal counts, all of them, for a command that lists them: a
- * call with why and name for each. They are forgotten then. */
-void shard_each_refused(struct tu_ctx *ctx,
+ * call with why and name for each. They are forgotten then. True: there were some. */
+bool shard_each_refused(struct tu_ctx *ctx,
                         void (*put)(struct tu_ctx *ctx, const char *why, const char *name));
 /* tu_error, and with -v what shard_each_refused has, a line each. */
 int shard_error(struct tu_ctx *ctx, const struct tu_err *err);

@@ -28,7 +28,7 @@ static int refuse(struct tu_ctx *ctx, const struct tu_err *err)
 {
     int status = tu_error(ctx, err);
     tu_rows_begin(ctx, refused_columns);
-    shard_each_refused(ctx, refused);
+    ctx->told = shard_each_refused(ctx, refused);
     tu_rows_end(ctx);
     return status;
 }

@@ -63,6 +63,7 @@ static int run(struct tu_ctx *ctx, int argc, char **argv)
                                        {.s = argv[i]}});
         tu_ckpt_close(c);
     }
+    ctx->told = true;
     return 0;
 }
 

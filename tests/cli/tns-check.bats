@@ -52,3 +52,17 @@ prepare() {
     run -3 --separate-stderr tns-check --json <(head -c 700 two.tns | tail -c 576)
     assert_output --partial '"records":0,"tensors":0'
 }
+
+@test "-o keeps the report, which says what is wrong" {
+    head -c 300 x.tns >y.tns
+    run -4 tns-check -o report x.tns y.tns none.tns
+    tns-check x.tns y.tns none.tns >wanted 2>/dev/null || true
+    [ "$(wc -l <report)" = 4 ]
+    cmp report wanted
+    run -4 shard-ckpt verify -o verified x.tns none.tns
+    grep -q '^yes .* x.tns$' verified
+    grep -q '^no .* none.tns$' verified
+    run -2 tns-check --bad -o nothing y.tns
+    run -3 tns-ls -o nothing y.tns # a list that is not whole
+    [ ! -e nothing ]
+}
