@@ -3,6 +3,7 @@
 #include "affine.h"
 #include "bits.h"
 #include "lanes_runs.h"
+#include "tensorutils/core/bytes.h"
 
 /* The range of 0 and `group` values, a multiple of LANES, in each lane: the most, and the
  * least with its sign turned, so that both are a most. */
@@ -222,4 +223,26 @@ void LANES_FN(tui_bytes_flip)(unsigned char *to, const unsigned char *from, size
     for (; i + 4 * LANES <= n; i += 4 * LANES)
         vb_store(to + i, vi_xor(vb_load(from + i), bits), 4);
     tui_bytes_flip_plain(to + i, from + i, n - i, by);
+}
+
+/* The lower `bits` of eight bytes. */
+static inline uint64_t fields(unsigned bits)
+{
+    return ((UINT64_C(1) << bits) - 1) * UINT64_C(0x0101010101010101);
+}
+
+void LANES_FN(tui_bits_join)(const uint8_t *code, size_t words, unsigned bits,
+                             unsigned char *out)
+{
+    const uint64_t mask = fields(bits);
+    for (size_t k = 0; k < words; k++)
+        tu_put64(out + k * bits, _pext_u64(tu_le64(code + 8 * k), mask));
+}
+
+void LANES_FN(tui_bits_split)(const unsigned char *in, size_t words, unsigned bits,
+                              uint8_t *code)
+{
+    const uint64_t mask = fields(bits);
+    for (size_t k = 0; k < words; k++)
+        tu_put64(code + 8 * k, _pdep_u64(tu_le64(in + k * bits), mask));
 }

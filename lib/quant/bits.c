@@ -41,6 +41,30 @@ static inline void store_bytes(unsigned char *p, uint64_t v, unsigned n)
     memcpy(p, b, n);
 }
 
+void tui_bits_join_plain(const uint8_t *code, size_t words, unsigned bits,
+                         unsigned char *out)
+{
+    for (size_t k = 0; k < words; k++)
+        tu_put64(out + k * bits, join8(tu_le64(code + 8 * k), bits));
+}
+
+void tui_bits_split_plain(const unsigned char *in, size_t words, unsigned bits,
+                          uint8_t *code)
+{
+    for (size_t k = 0; k < words; k++)
+        tu_put64(code + 8 * k, split8(tu_le64(in + k * bits), bits));
+}
+
+TUI_TABLE(tui_bits_join);
+TUI_TABLE(tui_bits_split);
+
+/* Words of eight codes that can be read and written as 64 bits without leaving the room of
+ * n codes. */
+static size_t whole_words(size_t n, unsigned bits)
+{
+    return n * bits < 64 ? 0 : (n * bits - 64) / (8 * bits) + 1;
+}
+
 void tui_bits_pack(uint32_t cpu, const uint8_t *code, size_t n, unsigned bits,
                    unsigned char *out)
 {
@@ -52,11 +76,11 @@ void tui_bits_pack(uint32_t cpu, const uint8_t *code, size_t n, unsigned bits,
         tui_nibbles_pack(cpu, code, n, false, out);
         return;
     }
-    size_t i = 0;
-    for (; (n - i) * bits >= 64; i += 8, out += bits) /* what it writes too much, the next
-                                                         time overwrites */
-        tu_put64(out, join8(tu_le64(code + i), bits));
-    for (; i + 8 <= n; i += 8, out += bits)
+    const size_t words = whole_words(n, bits); /* what one writes too much, the next
+                                                  overwrites */
+    TUI_PICK(tui_bits_join, cpu)(code, words, bits, out);
+    size_t i = 8 * words;
+    for (out += words * bits; i + 8 <= n; i += 8, out += bits)
         store_bytes(out, join8(tu_le64(code + i), bits), bits);
     if (i < n) {
         const unsigned rest = (unsigned)(n - i);
@@ -75,10 +99,10 @@ void tui_bits_unpack(uint32_t cpu, const unsigned char *in, size_t n, unsigned b
         tui_nibbles_unpack(cpu, in, n, false, code);
         return;
     }
-    size_t i = 0;
-    for (; (n - i) * bits >= 64; i += 8, in += bits)
-        tu_put64(code + i, split8(tu_le64(in), bits));
-    for (; i + 8 <= n; i += 8, in += bits)
+    const size_t words = whole_words(n, bits);
+    TUI_PICK(tui_bits_split, cpu)(in, words, bits, code);
+    size_t i = 8 * words;
+    for (in += words * bits; i + 8 <= n; i += 8, in += bits)
         tu_put64(code + i, split8(load_bytes(in, bits), bits));
     if (i < n) {
         const unsigned rest = (unsigned)(n - i);

@@ -28,6 +28,10 @@ void tui_bytes_flip(uint32_t cpu, unsigned char *to, const unsigned char *from, 
 
 /* Kernels. */
 #define TUI_BITS_KERNELS(isa)                                                            \
+    void tui_bits_join_##isa(const uint8_t *code, size_t words, unsigned bits,           \
+                             unsigned char *out);                                        \
+    void tui_bits_split_##isa(const unsigned char *in, size_t words, unsigned bits,      \
+                              uint8_t *code);                                            \
     void tui_nibbles_pack_##isa(const uint8_t *code, size_t n, bool high,                \
                                 unsigned char *out);                                     \
     void tui_nibbles_unpack_##isa(const unsigned char *in, size_t n, bool high,          \
