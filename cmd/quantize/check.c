@@ -55,7 +55,7 @@ int choosing_check_stream(struct choosing *c, const char *path, struct tu_ctx *c
     unsigned sides = 0;
     if (stat(path, &st) || !S_ISREG(st.st_mode))
         return 0;
-    int rc = input_open(&in, path, false, ctx, err);
+    int rc = input_open(&in, path, SEEN_AS_IS, ctx, err);
     while (!rc && what != ITEM_DONE && (rc = input_next(&in, &what, err)) == 0) {
         const struct tu_tensor *x = &in.tensor;
         bool keep;

@@ -153,7 +153,7 @@ static int pass_record(const struct coded_pass *p, enum item what, struct tu_err
 int coded_input(const struct coded_pass *p, const char *path, struct tu_err *err)
 {
     enum item what = ITEM_OTHER;
-    int rc = input_open(p->in, path, p->hf, p->ctx, err);
+    int rc = input_open(p->in, path, p->seen, p->ctx, err);
     if (!rc && p->in->folder && !p->target->beside &&
         !(p->target->beside = tu_strdup(p->in->folder, err)))
         rc = TU_ENOMEM;

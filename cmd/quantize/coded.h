@@ -41,7 +41,7 @@ struct coded_pass {
     struct input *in;
     struct coded *coded;
     struct target *target;
-    bool hf; /* a GGUF file's tensors get Hugging Face's names */
+    enum seen seen;
     int (*tensor)(void *run, struct tu_err *err);
     void *run;
 };

@@ -72,7 +72,8 @@ static int run(struct tu_ctx *ctx, int argc, char **argv)
     struct run r = {.ctx = ctx, .target.work = -1};
     const struct coded_pass pass = {
         ctx, &r.in, &r.coded, &r.target,
-        hf_names < 0 ? target_is_hf(ctx) : hf_names == NAMES_HF, decode_tensor, &r};
+        (hf_names < 0 ? target_is_hf(ctx) : hf_names == NAMES_HF) ? SEEN_AS_HF : SEEN_AS_IS,
+        decode_tensor, &r};
     struct tu_err err;
     int rc = tu_ctx_device(ctx, &r.device, &err);
     if (!rc && state_path)

@@ -4,6 +4,7 @@
 #include <string.h>
 #include "quantize/coded.h"
 #include "quantize/coder.h"
+#include "quantize/fallen.h"
 #include "quantize/logits.h"
 #include "quantize/meta.h"
 #include "quantize/search.h"
@@ -24,6 +25,7 @@ struct run {
     struct state state;    /* with a writer: --state */
     bool measure;
     struct tu_measure total;
+    struct fallen fallen;
     struct held *held;     /* META that is not yet written */
     size_t held_n, held_cap;
     unsigned sides_left; /* of codes that pass as they are */
@@ -89,9 +91,6 @@ static void tell(struct run *r, const char *name, const char *dtype, const struc
 static void warn_of(struct run *r, const struct task *t, uint64_t replaced)
 {
     const char *name = r->in.tensor.name;
-    if (t->choice.fallback)
-        tu_warn(r->ctx, "%s: '%.80s': %s instead of %s: %s", r->in.path, name,
-                t->choice.type, t->choice.wanted, t->choice.why);
     if (replaced)
         tu_warn(r->ctx, "%s: '%.80s': %" PRIu64 " elements that are not finite set to 0",
                 r->in.path, name, replaced);
@@ -125,6 +124,8 @@ static int encode_plain(struct run *r, struct tu_err *err)
     rc = target_reuse(&r->target, t.codec ? &t.coding : NULL, &t.spec, x, t.cast, &reused, err);
     if (!rc && !reused)
         rc = coder_run(&coder, &t, &replaced, err);
+    if (!rc)
+        rc = fallen_add(&r->fallen, r->ctx, &t.choice, x->name, err);
     if (rc) {
         tu_err_prefix(err, "'%.80s'", x->name);
     } else {
@@ -236,8 +237,8 @@ static int flush_metas(struct run *r, struct tu_err *err)
 /* What can be known before the first tensor: plans of all, groups to fold. */
 static int begin_input(struct run *r, const char *path, struct tu_err *err)
 {
-    bool hf = !r->measure && target_is_hf(r->ctx);
-    int rc = input_open(&r->in, path, hf, r->ctx, err);
+    const enum seen seen = r->measure ? SEEN_AS_IS : target_seen(r->ctx);
+    int rc = input_open(&r->in, path, seen, r->ctx, err);
     if (rc)
         return rc;
     const struct tu_source *s = tu_feed_source(r->in.feed);
@@ -245,7 +246,7 @@ static int begin_input(struct run *r, const char *path, struct tu_err *err)
     if (r->in.folder && !r->target.beside && !(r->target.beside = tu_strdup(r->in.folder, err)))
         return TU_ENOMEM;
     if (search_wanted()) {
-        rc = search_apply(&choosing, path, hf, r->ctx, err);
+        rc = search_apply(&choosing, path, seen, r->ctx, err);
         choosing_model(&choosing, &r->in);
     }
     if (!rc)
@@ -280,6 +281,7 @@ static int encode_input(struct run *r, const char *path, struct tu_err *err)
     }
     if (rc)
         tu_err_prefix(err, "%s", path);
+    fallen_tell(&r->fallen, r->ctx, path);
     drop_metas(r);
     fold_free(r->fold);
     r->fold = NULL;

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include "quantize/model.h"
 #include "quantize/quantize.h"
 #include "tensorutils/quant/deploy.h"
 
@@ -110,7 +111,7 @@ static const json_t *config_of(json_t **files, json_t **config, const struct inp
 static int see(void *ctx, struct tu_source **s, struct tu_err *err)
 {
     struct input *in = ctx;
-    if (in->hf_names && strcmp((*s)->format->name, "gguf") == 0)
+    if (in->seen == SEEN_AS_HF && strcmp((*s)->format->name, "gguf") == 0)
         return tu_gguf_to_hf(s, *s, err);
     json_t *files, *config;
     const json_t *q = config_of(&files, &config, in);
@@ -147,24 +148,34 @@ static int open_folder(struct input *in, const char *path, struct tu_err *err)
     return rc;
 }
 
-int input_open(struct input *in, const char *path, bool hf_names, struct tu_ctx *ctx,
+/* Opens the records of the operand; of a checkpoint for GGUF, those that are made of it. */
+static int open_feed(struct input *in, struct tu_ctx *ctx, struct tu_err *err)
+{
+    struct tu_feed_how how = {.view = see, .ctx = in};
+    const char *path = in->path;
+    int rc = 0;
+    if (in->seen == SEEN_AS_GGUF && in->folder) {
+        rc = model_open(&in->llama, path, ctx, err);
+        path = rc ? NULL : model_stream(in->llama);
+    }
+    return rc ? rc : tu_feed_open(&in->feed, path, &how, tu_ctx_job(ctx), err);
+}
+
+int input_open(struct input *in, const char *path, enum seen seen, struct tu_ctx *ctx,
                struct tu_err *err)
 {
-    *in = (struct input){.path = path, .hf_names = hf_names};
-    struct tu_feed_how how = {.view = see, .ctx = in};
+    *in = (struct input){.path = path, .seen = seen};
     int rc = strcmp(path, "-") ? open_folder(in, path, err) : 0;
     const struct tu_recipe_model model = in->model;
     if (!rc)
-        rc = tu_feed_open(&in->feed, path, &how, tu_ctx_job(ctx), err);
+        rc = open_feed(in, ctx, err);
     const struct tu_source *s = rc ? NULL : tu_feed_source(in->feed);
     if (s)
         rc = look_at_names(&in->model, s->n, source_name, s, err);
-    if (model.layers) {
+    if (model.layers)
         in->model = model;
-        in->synthetic = 2;
-    } else if (in->files.n) {
-        in->synthetic = 1;
-    }
+    if (!in->llama && in->files.n)
+        in->synthetic = model.layers ? 2 : 1;
     if (rc)
         input_close(in);
     return rc;
@@ -173,6 +184,7 @@ int input_open(struct input *in, const char *path, bool hf_names, struct tu_ctx 
 void input_close(struct input *in)
 {
     tu_feed_close(in->feed);
+    model_close(in->llama);
     tu_free(in->folder);
     tu_buf_release(&in->files);
     tu_buf_release(&in->model_json);
@@ -195,7 +207,7 @@ int input_next(struct input *in, enum item *what, struct tu_err *err)
     }
     int rc = tu_feed_next(in->feed, &rec, err);
     if (rc)
-        return rc;
+        return model_fault(in->llama, rc, err);
     *what = !rec                         ? ITEM_DONE
             : rec->type == TU_REC_END    ? ITEM_END
             : rec->type == TU_REC_META   ? ITEM_META
@@ -219,8 +231,10 @@ int input_read(struct input *in, void *buf, size_t n, struct tu_err *err)
         got = fread(buf, 1, n, in->spool);
     for (size_t part = !in->spooled; !rc && got < n && part; got += part)
         rc = tu_feed_read(in->feed, (char *)buf + got, n - got, &part, err);
-    return rc || got == n ? rc
-                          : tu_fail(err, TU_EIO, "%s: '%.80s' ends early", in->path,
+    if (rc)
+        return model_fault(in->llama, rc, err);
+    return got == n ? 0
+                    : tu_fail(err, TU_EIO, "%s: '%.80s' ends early", in->path,
                                     in->tensor.name);
 }
 
@@ -236,7 +250,7 @@ int input_spool(struct input *in, struct tu_err *err)
     while (got) {
         int rc = tu_feed_read(in->feed, buf, sizeof buf, &got, err);
         if (rc)
-            return rc;
+            return model_fault(in->llama, rc, err);
         if (fwrite(buf, 1, got, in->spool) != got)
             return tu_fail_errno(err, "temporary file");
     }

@@ -147,7 +147,7 @@ static int plan_input(struct tu_ctx *ctx, const char *path, struct totals *sum,
 {
     struct input in;
     enum item what = ITEM_OTHER;
-    int rc = input_open(&in, path, false, ctx, err);
+    int rc = input_open(&in, path, SEEN_AS_IS, ctx, err);
     if (rc)
         return rc;
     while (!rc && what != ITEM_DONE && (rc = input_next(&in, &what, err)) == 0) {

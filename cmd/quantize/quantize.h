@@ -73,13 +73,20 @@ uint64_t task_bytes(const struct task *t, const struct tu_tensor *tensor);
 /* input.c: a stream or a file of any format, record by record. */
 enum item { ITEM_TENSOR, ITEM_META, ITEM_OTHER, ITEM_END, ITEM_DONE };
 
+/* Under which names an operand's tensors are seen: a GGUF file's as those of Hugging Face's
+ * files, a checkpoint's as those of GGUF. */
+enum seen { SEEN_AS_IS, SEEN_AS_HF, SEEN_AS_GGUF };
+
+struct model;
+
 struct input {
     const char *path;
     char *folder;             /* of small files, where the input is one */
     struct tu_buf files;      /* META files of it */
     unsigned synthetic;       /* records of META that are made up and still to come */
     struct tu_buf model_json; /* META model of its config.json */
-    bool hf_names;            /* GGUF's tensors under Hugging Face's names */
+    enum seen seen;
+    struct model *llama;      /* SEEN_AS_GGUF: where the records come from */
     struct tu_feed *feed;
     FILE *spool;              /* of a payload that is read twice */
     bool spooled;
@@ -88,9 +95,8 @@ struct input {
     size_t json_len;
     struct tu_recipe_model model; /* as far as is known */
 };
-/* hf_names: see a GGUF file as the tensors of Hugging Face's files. Engines' checkpoints
- * (quantization_config in config.json) are seen as coded tensors. */
-TU_MUST int input_open(struct input *in, const char *path, bool hf_names, struct tu_ctx *ctx,
+/* Engines' checkpoints (quantization_config in config.json) are seen as coded tensors. */
+TU_MUST int input_open(struct input *in, const char *path, enum seen seen, struct tu_ctx *ctx,
                        struct tu_err *err);
 void input_close(struct input *in);
 TU_MUST int input_next(struct input *in, enum item *what, struct tu_err *err);

@@ -109,7 +109,7 @@ static int run(struct tu_ctx *ctx, int argc, char **argv)
     const char *const *path = argc ? (const char *const *)argv : standard_input;
     struct run r = {.ctx = ctx, .target.work = -1};
     const struct coded_pass pass = {ctx, &r.in, &r.coded, &r.target,
-                                    target_is_hf(ctx), repack_tensor, &r};
+                                    target_is_hf(ctx) ? SEEN_AS_HF : SEEN_AS_IS, repack_tensor, &r};
     struct tu_err err;
     int rc = choosing_begin(&choosing, ctx, &err);
     if (!rc)

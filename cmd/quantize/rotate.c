@@ -292,7 +292,7 @@ static bool has_head(struct run *r, const struct tu_source *s)
 
 static int begin(struct run *r, const char *path, struct tu_err *err)
 {
-    int rc = input_open(&r->in, path, target_is_hf(r->ctx), r->ctx, err);
+    int rc = input_open(&r->in, path, target_seen(r->ctx), r->ctx, err);
     const struct tu_source *s = rc ? NULL : tu_feed_source(r->in.feed);
     if (rc || opt.of == OF_ROWS)
         return rc;

@@ -21,7 +21,8 @@ struct tensor {
 struct search {
     struct tu_ctx *ctx;
     struct input in;
-    bool hf_names, quiet; /* quiet: for encode, no report */
+    enum seen seen;
+    bool quiet; /* quiet: for encode, no report */
     const char *const *type;
     size_t types;
     struct tensor *tensor;
@@ -121,7 +122,7 @@ static int search_tensor(struct search *s, struct tu_err *err)
 static int search_input(struct search *s, const char *path, struct tu_err *err)
 {
     enum item what = ITEM_OTHER;
-    int rc = input_open(&s->in, path, s->hf_names, s->ctx, err);
+    int rc = input_open(&s->in, path, s->seen, s->ctx, err);
     if (rc)
         return rc;
     while (!rc && what != ITEM_DONE && (rc = input_next(&s->in, &what, err)) == 0) {
@@ -264,10 +265,10 @@ bool search_wanted(void)
     return search_opt.bpw > 0 || search_opt.size;
 }
 
-int search_apply(struct choosing *c, const char *path, bool hf_names, struct tu_ctx *ctx,
+int search_apply(struct choosing *c, const char *path, enum seen seen, struct tu_ctx *ctx,
                  struct tu_err *err)
 {
-    struct search s = {.ctx = ctx, .hf_names = hf_names, .quiet = true};
+    struct search s = {.ctx = ctx, .seen = seen, .quiet = true};
     struct tu_step *step = NULL;
     size_t steps = 0, taken = 0;
     if (!strcmp(path, "-"))

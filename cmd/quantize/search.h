@@ -22,7 +22,7 @@ extern struct search_opt {
 /* Is a size asked for? */
 bool search_wanted(void);
 /* Rules that keep to it, behind those that the user gave. path is read from the start. */
-TU_MUST int search_apply(struct choosing *c, const char *path, bool hf_names, struct tu_ctx *ctx,
+TU_MUST int search_apply(struct choosing *c, const char *path, enum seen seen, struct tu_ctx *ctx,
                          struct tu_err *err);
 
 #endif

@@ -199,7 +199,7 @@ static int sparsify_tensor(struct run *r, struct tu_err *err)
 static int sparsify_input(struct run *r, const char *path, struct tu_err *err)
 {
     enum item what = ITEM_OTHER;
-    int rc = input_open(&r->in, path, target_is_hf(r->ctx), r->ctx, err);
+    int rc = input_open(&r->in, path, target_seen(r->ctx), r->ctx, err);
     if (!rc && r->in.folder && !r->target.beside &&
         !(r->target.beside = tu_strdup(r->in.folder, err)))
         rc = TU_ENOMEM;

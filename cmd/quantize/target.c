@@ -9,7 +9,7 @@
 
 struct target_opt target_opt = {.to = -1};
 const char *const target_formats[] = {"tns", "hf", "safetensors", "gguf", NULL};
-enum { TO_TNS, TO_HF, TO_SAFETENSORS };
+enum { TO_TNS, TO_HF, TO_SAFETENSORS, TO_GGUF };
 
 static bool is_folder(const char *path)
 {
@@ -35,6 +35,12 @@ static int wanted(const struct tu_ctx *ctx)
 bool target_is_hf(const struct tu_ctx *ctx)
 {
     return wanted(ctx) == TO_HF;
+}
+
+enum seen target_seen(const struct tu_ctx *ctx)
+{
+    const int to = wanted(ctx);
+    return to == TO_HF ? SEEN_AS_HF : to == TO_GGUF ? SEEN_AS_GGUF : SEEN_AS_IS;
 }
 
 bool target_is_engine(const struct tu_ctx *ctx)

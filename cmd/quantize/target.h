@@ -40,6 +40,8 @@ extern const char *const target_formats[];
 TU_MUST int target_open(struct target *t, struct tu_ctx *ctx, struct tu_err *err);
 /* Does the output hold Hugging Face's names? Will an engine load it from safetensors? */
 bool target_is_hf(const struct tu_ctx *ctx);
+/* The names that it wants its tensors to have. */
+enum seen target_seen(const struct tu_ctx *ctx);
 bool target_is_engine(const struct tu_ctx *ctx);
 /* Codes of a tensor: the record's header, with `quant` in its metadata. */
 TU_MUST int target_begin(struct target *t, const struct tu_coding *c, const struct tu_spec *spec,

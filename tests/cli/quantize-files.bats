@@ -99,6 +99,38 @@ GGUF=$ROOT/tests/data/gguf/hf
     quantize decode -q --names hf q.gguf | tns-ls | grep -q "model.layers.3.mlp.down_proj.weight"
 }
 
+@test "GGUF: a checkpoint of any layout becomes a file in one step, as through cat" {
+    shard-ckpt cat --to gguf "$HF/llama" | quantize -q -t q4_k_m -o a.gguf
+    quantize -q -t q4_k_m "$HF/llama" -o b.gguf
+    cmp a.gguf b.gguf
+    shard-ckpt convert --to megatron:tp=2 "$HF/llama" m
+    quantize -q -t q4_k_m m -o c.gguf
+    tns-diff -q a.gguf c.gguf # in the order of their sources
+    quantize -q -t q8_0 -r 'blk\.1\.ffn_down=f16' "$HF/llama" -o d.gguf
+    tns-ls d.gguf | grep -q '^f16 .* blk.1.ffn_down.weight'
+    quantize -q --target-bpw 12 "$HF/llama" -o e.gguf # looked through before it is coded
+    tns-check -q <(tns-import e.gguf)
+    # why it broke off is said, and nothing is left
+    cp -r "$HF/llama" broken
+    truncate -s -100 broken/model.safetensors
+    run -3 quantize -q -t q8_0 broken -o x.gguf
+    assert_output --partial 'broken/model.safetensors'
+    run -2 quantize -q -t q8_0 -r '.*ffn_down=int4:group=1000' "$HF/llama" -o x.gguf # the reader leaves
+    assert_output --partial "'blk.0.ffn_down.weight': codec 'int4'"
+    quantize -t int4:group=16 "$HF/llama" -o codes/
+    run -3 quantize -t q8_0 codes -o x.gguf
+    assert_output --partial 'are for plain weights'
+    [ ! -e x.gguf ]
+}
+
+@test "what falls back is told once for a kind, each with -v" {
+    run -0 --separate-stderr quantize -t q4_k_m "$HF/llama" -o a.gguf
+    [ "$(grep -c warning <<<"$stderr")" = "$(quantize -v -t q4_k_m "$HF/llama" -o a.gguf 2>&1 |
+        grep -v warning | sed -n "s/.*': //p" | sort -u | wc -l)" ]
+    [[ $stderr =~ \ ([0-9]+)\ tensors,\ \'token_embd.weight\'\ first:\ q5_0\ instead\ of\ q4_k ]]
+    [ "${BASH_REMATCH[1]}" = "$(tns-ls a.gguf | grep -c '^q5_0')" ]
+}
+
 @test "mixtures know the model from META behind contents: experts, heads, tied embeddings" {
     shard-ckpt cat -q --to gguf "$HF/mixtral" | quantize -q -t mxfp4_moe | tns-ls >list.txt
     grep -q '^mxfp4 .*ffn_up_exps' list.txt
