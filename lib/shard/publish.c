@@ -208,7 +208,8 @@ int tui_refuse(const struct tu_ckpt *from, struct tu_ckpt *to,
                      from->root, to->layout->name, from->atoms);
     if (rc)
         return rc;
-    if (!lstat(to->root, &st) && !(o && o->force) && S_ISDIR(st.st_mode))
+    if (!(o && o->force) && !stat(to->root, &st) &&
+        (S_ISDIR(st.st_mode) || S_ISREG(st.st_mode)))
         return tu_fail(err, TU_EEXISTS, "%.200s: exists (-f replaces it)", to->root);
     if ((rc = tu_folder_replaceable(to->root, err)))
         return rc;

@@ -416,7 +416,7 @@ lengths() { tns-ls --json "$1" | grep -o '"shape":\[[0-9]\+\]' | tr -dc '0-9\n' 
         [ "$(lengths c3/global_step0/zero_pp_rank_${r}_mp_rank_00_optim_states.pt)" = '5 5 5 ' ]
     done
     for z in z2 z4 c3; do
-        shard-ckpt convert --exclude 'optim' --to tns $z back.tns
+        shard-ckpt convert -f --exclude 'optim' --to tns $z back.tns
         case $z in c3) run -0 shard-ckpt diff c.tns back.tns ;; *) run -0 shard-ckpt diff m.tns back.tns ;; esac
     done
 }

@@ -311,6 +311,51 @@ ep=1, as the arguments say them, and is not read"
     [[ $stderr = *"d/.metadata: does not list '__2_0.distcp', which lies beside it"* ]]
 }
 
+@test "a destination that exists is refused without -f, a file too" {
+    tns-gen a:shape=3 -o a.tns
+    for to in safetensors torch tns hf megatron; do
+        # shellcheck disable=SC2094 # a.tns is not written
+        for c in convert save prune rename average; do
+            case $to:$c in megatron:* | *:rename) source=$DATA/hf/llama ;; *) source=a.tns ;; esac
+            case $c in
+            save) words=(save --to $to) ;;
+            rename) words=(rename --to $to 'x=y' "$source") ;;
+            *) words=("$c" --to $to "$source") ;;
+            esac
+            [ $to:$c != megatron:save ] && [ $to:$c != megatron:rename ] || continue
+            rm -rf out
+            shard-ckpt "${words[@]}" out <a.tns 2>/dev/null
+            before=$(find out -type f -exec cksum {} + | sort)
+            run -2 shard-ckpt "${words[@]}" out <a.tns
+            assert_output --partial 'out: exists (-f replaces it)'
+            [ "$(find out -type f -exec cksum {} + | sort)" = "$before" ]
+            shard-ckpt "${words[@]}" -f out <a.tns 2>/dev/null
+        done
+    done
+    shard-ckpt convert --to safetensors a.tns /dev/null # no file to lose
+}
+
+@test "a tied head that is left out is named in the metadata" {
+    local map='"format":"pt","lm_head.weight":"model.embed_tokens.weight"'
+    for to in hf safetensors; do
+        rm -rf out
+        shard-ckpt convert --to $to "$DATA/hf/llama_tied" out
+        file=out
+        [ $to = safetensors ] || file=out/model.safetensors
+        grep -aq "\"__metadata__\":{$map}" $file
+        run -0 shard-ckpt verify out
+        shard-ckpt convert -f --to $to --tied copy "$DATA/hf/llama_tied" out
+        grep -aq '"__metadata__":{"format":"pt"}' $file
+    done
+    rm out
+    shard-ckpt convert --to hf --max-shard-size 4K "$DATA/hf/llama_tied" out
+    [ "$(grep -alF "$map" out/*.safetensors | wc -l)" = 1 ]
+    shard-ckpt convert -f --to hf "$DATA/hf/llama" out # not tied
+    grep -aq '"__metadata__":{"format":"pt"}' out/model.safetensors
+    shard-ckpt convert -f --to hf --exclude '.*embed' "$DATA/hf/llama_tied" out
+    grep -aq '"__metadata__":{"format":"pt"}' out/model.safetensors
+}
+
 # without NAME SOURCE: a copy h of a folder of Hugging Face lacks the tensors that match, and no
 # list says that it is to.
 without() {
