@@ -21,11 +21,7 @@ static int safetensors_plan(struct tu_ckpt *c, const struct tu_spec *spec,
 {
     (void)spec;
     int rc = tui_file_plan(c, "safetensors", o, err);
-    if (!rc) {
-        c->file[0].save.metas = 1;
-        c->file[0].save.meta = &tui_pt_meta;
-    }
-    return rc;
+    return rc ? rc : tui_pt_metas(c, o && o->tied_copy, err);
 }
 
 const struct tu_layout tui_layout_safetensors = {

@@ -121,13 +121,11 @@ static int hf_plan(struct tu_ckpt *c, const struct tu_spec *spec,
         rc = path[f] ? tui_add_target(c, path[f], tu_format_find("safetensors"),
                                       (struct tu_coord){0}, &number, err)
                      : TU_ENOMEM;
-        if (!rc) {
-            c->file[number].save.metas = 1;
-            c->file[number].save.meta = &tui_pt_meta;
-        }
     }
     if (!rc)
         rc = tui_plan_atoms(c, file, n, o && o->tied_copy, err);
+    if (!rc)
+        rc = tui_pt_metas(c, o && o->tied_copy, err);
     if (!rc && files > 1)
         rc = hf_index(c, path, err);
     if (!rc)

@@ -11,7 +11,7 @@
 
 const struct tu_layout_key tui_no_keys[] = {{NULL, NULL}};
 #define PT "{\"metadata\":{\"format\":\"pt\"}}"
-const struct tu_meta tui_pt_meta = {"safetensors", PT, sizeof PT - 1};
+static const struct tu_meta pt_meta = {"safetensors", PT, sizeof PT - 1};
 
 /* Model and canonical map from config.json among the side files, or from the tensors'
  * names. */
@@ -124,6 +124,67 @@ int tui_plan_atoms(struct tu_ckpt *c, const uint32_t *file, size_t n, bool tied_
         }
         tu_buf_release(&name);
     }
+    return rc;
+}
+
+/* {"metadata":{"format":"pt","HEAD":"EMBEDDING"}}, the keys sorted. */
+static int tied_json(struct tu_buf *out, const char *head, const char *embedding,
+                     struct tu_err *err)
+{
+    const char *pair[2][2] = {{"format", "pt"}, {head, embedding}};
+    size_t first = strcmp(head, "format") < 0;
+    int rc = tu_buf_text(out, "{\"metadata\":{", err);
+    for (size_t i = 0; i < 2 && !rc; i++)
+        for (size_t k = 0; k < 2 && !rc; k++) {
+            const char *text = pair[first ^ i][k];
+            if (!(rc = tu_json_string(out, text, strlen(text), err)))
+                rc = tu_buf_text(out, k ? i ? "}}" : "," : ":", err);
+        }
+    return rc;
+}
+
+/* The file that holds the embedding: the metadata there says what else it is. */
+static int meta_of_tied(struct tu_ckpt *c, const char *head, uint32_t role,
+                        struct tu_err *err)
+{
+    struct tu_buf json = {0};
+    int rc = 0;
+    for (size_t i = 0; i < c->pieces && !rc; i++) {
+        const struct tu_piece *p = &c->piece[i];
+        struct tu_save *save = &c->file[p->file].save;
+        if (p->fuse.role[0] != role)
+            continue;
+        struct tu_meta *m = tu_arena_alloc(c->arena, 1, sizeof *m, err);
+        tu_buf_reset(&json);
+        rc = m ? tied_json(&json, head, p->tensor.name, err) : TU_ENOMEM;
+        if (!rc && !(m->json = tu_arena_text(c->arena, json.data, json.n, err)))
+            rc = TU_ENOMEM;
+        if (!rc) {
+            m->topic = pt_meta.topic;
+            m->n = json.n;
+            save->meta = m;
+        }
+    }
+    tu_buf_release(&json);
+    return rc;
+}
+
+int tui_pt_metas(struct tu_ckpt *c, bool tied_copy, struct tu_err *err)
+{
+    struct tu_buf name = {0};
+    struct tu_named named;
+    bool yes = false;
+    for (size_t f = 0; f < c->files; f++) {
+        c->file[f].save.metas = 1;
+        c->file[f].save.meta = &pt_meta;
+    }
+    if (tied_copy || !c->model.tied || !c->canonical)
+        return 0;
+    int rc = tu_map_tied(c->canonical, &name, &named, &yes, err);
+    uint32_t role = yes && !rc ? tu_names_get(c->from->names, named.role[0]) : TU_NAMES_NONE;
+    if (!rc && role != TU_NAMES_NONE)
+        rc = meta_of_tied(c, name.data, role, err);
+    tu_buf_release(&name);
     return rc;
 }
 
