@@ -341,13 +341,13 @@ class Reader:
                 back = size - index[0] if index else 0
                 if rec.words[:2] + rec.words[3:] != (n, size, dig) or rec.words[2] not in (0, back):
                     raise Error("EEND", rec.offset, "END disagrees with the records before it")
-                if self.strict and index and index[1] != len(entries):
+                if index and index[1] != len(entries):
                     raise Error("EINDEX", rec.offset, "records after the INDEX")
                 n = size = dig = 0
                 index, entries = None, b""
             else:
                 if rec.kind == INDEX:
-                    if self.strict and (rec.data != entries or rec.words[0] * 40 != len(entries)):
+                    if rec.data != entries or rec.words[0] * 40 != len(entries):
                         raise Error("EINDEX", rec.offset, "INDEX disagrees with the records")
                     index = (size, len(entries))
                 if rec.kind in (TENSOR, META):

@@ -131,14 +131,14 @@ static int read_header(struct tu_reader *r, uint32_t *len)
     return 0;
 }
 
-/* After a recovery the list of what an INDEX should hold has gaps. */
+/* Entry by entry: STRICT keeps what an INDEX should hold; after a recovery that has gaps. */
 static bool compares_index(const struct tu_reader *r)
 {
     return r->seg.list && !r->damaged;
 }
 
-/* What STRICT adds for a header: the body of a PAD, the size of an INDEX. */
-static int check_strict(struct tu_reader *r)
+/* The size of an INDEX, and what STRICT adds: the body of a PAD. */
+static int check_ancillary(struct tu_reader *r)
 {
     const struct tu_record *rec = &r->cur.rec;
     if (rec->type == TU_REC_PAD && r->flags & TU_READER_STRICT)
@@ -146,15 +146,25 @@ static int check_strict(struct tu_reader *r)
             if (r->head.data[i])
                 return tu_fail_at(&r->err, TU_EPAD, i,
                                   "PAD with a byte that is not zero");
-    if (rec->type == TU_REC_INDEX && compares_index(r) &&
-        (rec->payload_len != r->seg.entry.n ||
-         rec->word[0] != r->seg.entry.n / TUI_INDEX_ENTRY))
+    if (rec->type == TU_REC_INDEX && !r->damaged &&
+        (rec->word[0] != r->seg.listed ||
+         rec->payload_len / TUI_INDEX_ENTRY != r->seg.listed ||
+         rec->payload_len % TUI_INDEX_ENTRY))
         return tu_fail_at(&r->err, TU_EINDEX, TUI_FIXED,
                           "INDEX of %" PRIu64 " entries in %" PRIu64
-                          " bytes after %zu tensors and metadata records",
-                          rec->word[0], rec->payload_len,
-                          r->seg.entry.n / TUI_INDEX_ENTRY);
+                          " bytes after %" PRIu64 " tensors and metadata records",
+                          rec->word[0], rec->payload_len, r->seg.listed);
     return 0;
+}
+
+/* An INDEX has been read to its end. */
+static int check_index(struct tu_reader *r)
+{
+    r->indexed = r->seg.listed;
+    if (r->damaged || r->cur.rec.payload_crc == r->seg.listed_crc)
+        return 0;
+    return tu_fail_at(&r->err, TU_EINDEX, r->cur.rec.header_len,
+                      "the entries of INDEX disagree with the records before it");
 }
 
 /* The END at hand closes its segment. */
@@ -164,7 +174,7 @@ static int end_segment(struct tu_reader *r)
     int rc = r->damaged ? 0 : tui_segment_end(&r->seg, &r->cur.rec, &r->err);
     if (rc)
         return rc;
-    if (compares_index(r) && r->seg.index != TUI_NO_INDEX && r->seg.entry.n != r->indexed)
+    if (!r->damaged && r->seg.index != TUI_NO_INDEX && r->seg.listed != r->indexed)
         return tu_fail_at(&r->err, TU_EINDEX, 0,
                           "records after the INDEX that should list them");
     tui_segment_begin(&r->seg, r->seg.number + 1, r->next);
@@ -313,7 +323,7 @@ static int close_record(struct tu_reader *r)
     if (!rc)
         rc = check_unused(r);
     if (!rc && rec->type == TU_REC_INDEX)
-        r->indexed = r->seg.entry.n;
+        rc = check_index(r);
     if (!rc)
         rc = tui_segment_add(&r->seg, rec, &r->err);
     r->open = false;
@@ -346,7 +356,7 @@ static int advance(struct tu_reader *r, struct tu_err *err)
     r->whole = true;
     r->next += len + tui_body(rec->payload_len); /* < 2^64: bytes read, and one payload */
     r->open = rec->type != TU_REC_END;
-    if (check_strict(r) || (!r->open && end_segment(r)))
+    if (check_ancillary(r) || (!r->open && end_segment(r)))
         return stick_here(r, err);
     return 0;
 }

@@ -31,7 +31,7 @@ struct tu_reader {
     unsigned char tail[4]; /* the last payload bytes that passed */
     struct tu_buf head;    /* the header as it stands */
     struct tui_segment seg;
-    size_t indexed;         /* bytes of seg.entry that its last INDEX has listed */
+    uint64_t indexed;       /* how many records the segment's last INDEX has listed */
     unsigned char *scratch; /* tu_pool_size × TUI_BLOCK, made at the first skip */
     struct tu_err err;      /* the first failure, repeated from then on */
 };

@@ -84,8 +84,9 @@ struct tui_segment {
     uint64_t records; /* so far */
     uint64_t bytes;   /* so far */
     uint64_t index;   /* offset of the last INDEX record from start, or TUI_NO_INDEX */
-    uint32_t digest;
-    bool list;           /* keep what an INDEX of this segment would hold */
+    uint64_t listed;  /* records that an INDEX lists, so far */
+    uint32_t digest, listed_crc; /* of what an INDEX would hold */
+    bool list;           /* keep that too */
     struct tu_buf entry; /* TUI_INDEX_ENTRY bytes each */
 };
 void tui_segment_begin(struct tui_segment *s, uint64_t number, uint64_t start);

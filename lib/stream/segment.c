@@ -10,16 +10,15 @@ void tui_segment_begin(struct tui_segment *s, uint64_t number, uint64_t start)
     s->start = start;
     s->records = s->bytes = 0;
     s->index = TUI_NO_INDEX;
-    s->digest = 0;
+    s->digest = s->listed_crc = 0;
+    s->listed = 0;
     tu_buf_reset(&s->entry);
 }
 
-/* INDEX lists TENSOR and META records. */
+/* INDEX lists TENSOR and META records. Its checksum is known without keeping the entries. */
 static int list(struct tui_segment *s, const struct tu_record *rec, struct tu_err *err)
 {
-    unsigned char *e = tu_buf_room(&s->entry, TUI_INDEX_ENTRY, err);
-    if (!e)
-        return TU_ENOMEM;
+    unsigned char e[TUI_INDEX_ENTRY];
     tu_put64(e, s->bytes);
     tu_put64(e + 8, rec->payload_len);
     tu_put32(e + 16, rec->header_len);
@@ -27,14 +26,15 @@ static int list(struct tui_segment *s, const struct tu_record *rec, struct tu_er
     tu_put32(e + 24, rec->payload_crc);
     tu_put32(e + 28, tu_crc32(0, rec->name, rec->name_len));
     tu_put64(e + 32, 0);
-    s->entry.n += TUI_INDEX_ENTRY;
-    return 0;
+    s->listed++;
+    s->listed_crc = tu_crc32(s->listed_crc, e, sizeof e);
+    return s->list ? tu_buf_add(&s->entry, e, sizeof e, err) : 0;
 }
 
 int tui_segment_add(struct tui_segment *s, const struct tu_record *rec,
                     struct tu_err *err)
 {
-    if (s->list && (rec->type == TU_REC_TENSOR || rec->type == TU_REC_META)) {
+    if (rec->type == TU_REC_TENSOR || rec->type == TU_REC_META) {
         int rc = list(s, rec, err);
         if (rc)
             return rc;

@@ -257,3 +257,20 @@ l.1.w f16 1x6"
     run -2 tns-cat - - <a.tns
     assert_output --partial 'standard input can be read once'
 }
+
+@test "a stream whose INDEX is not that of its records is refused, as tns-check does" {
+    for file in "$ROOT"/tests/bad/EINDEX-*.tns; do
+        for in in "$file" -; do
+            run -3 tns-cat "$in" -o out.tns <"$file"
+            assert_output --partial INDEX
+            [ ! -e out.tns ]
+            run -3 tns-check "$in" <"$file"
+        done
+    done
+    for file in "$ROOT"/tests/bad/OK-index*.tns; do tns-cat "$file" | tns-check >/dev/null; done
+    # What only tns-check looks at: the body of a PAD and unused bits.
+    for file in "$ROOT"/tests/bad/EPAD-strict-*.tns; do
+        tns-cat "$file" | tns-check >/dev/null || [ "${file##*-}" = bits.tns ]
+        run -3 tns-check "$file"
+    done
+}
