@@ -22,10 +22,10 @@ struct scan {
     size_t cap, count;
     struct pair {
         const char *key, *value;
-        size_t key_len, value_len;
+        size_t key_len, value_len, order;
     } *pair; /* of __metadata__ */
     size_t pair_cap, pairs;
-    bool metadata;
+    bool metadata, nothing; /* it stands there, as null */
 };
 
 /* tokens --------------------------------------------------------------------------------------- */
@@ -364,6 +364,11 @@ static int metadata(struct scan *s, size_t at)
         return tu_fail_at(s->err, TU_EFORMAT, PREFIX + at,
                           "header byte %zu: '__metadata__' stands twice", PREFIX + at);
     s->metadata = true;
+    s->nothing = peek(s) == 'n' && s->n - s->pos >= 4 && !memcmp(s->text + s->pos, "null", 4);
+    if (s->nothing) {
+        s->pos += 4;
+        return 0;
+    }
     int code = expect(s, '{', "'{'");
     bool more = !code && peek(s) != '}';
     if (!code && !more)
@@ -382,6 +387,7 @@ static int metadata(struct scan *s, size_t at)
                               tu_text_short(p.key, p.key_len, shown));
         if (!code)
             code = tu_grow(&s->pair, &s->pair_cap, s->pairs, sizeof *s->pair, s->err);
+        p.order = s->pairs;
         if (!code)
             s->pair[s->pairs++] = p;
         if (!code)
@@ -417,9 +423,8 @@ static int header(struct scan *s)
         if (code)
             return code;
     }
-    while (s->pos < s->n && s->text[s->pos] == ' ')
-        s->pos++;
-    return s->pos < s->n ? fail_here(s, "only spaces after the object") : 0;
+    (void)peek(s);
+    return s->pos < s->n ? fail_here(s, "only white space after the object") : 0;
 }
 
 /* rules ---------------------------------------------------------------------------------------- */
@@ -449,6 +454,14 @@ static int by_key(const void *pa, const void *pb)
     return order ? order : (a->key_len > b->key_len) - (a->key_len < b->key_len);
 }
 
+static int by_key_and_order(const void *pa, const void *pb)
+{
+    const struct pair *a = pa, *b = pb;
+    int order = by_key(a, b);
+    return order ? order : (a->order > b->order) - (a->order < b->order);
+}
+
+/* Names may not stand twice; of a metadata key the last value counts, as for the reference. */
 static int twins(struct scan *s)
 {
     char shown[88];
@@ -463,12 +476,13 @@ static int twins(struct scan *s)
                               PREFIX + e[-1].at);
     }
     if (s->pairs)
-        qsort(s->pair, s->pairs, sizeof *s->pair, by_key);
-    for (size_t i = 1; i < s->pairs; i++) {
-        if (!by_key(&s->pair[i - 1], &s->pair[i]))
-            return tu_fail(s->err, TU_EFORMAT, "__metadata__ key '%s' stands twice",
-                           tu_text_short(s->pair[i].key, s->pair[i].key_len, shown));
+        qsort(s->pair, s->pairs, sizeof *s->pair, by_key_and_order);
+    size_t n = 0;
+    for (size_t i = 0; i < s->pairs; i++) {
+        n -= n && !by_key(&s->pair[n - 1], &s->pair[i]);
+        s->pair[n++] = s->pair[i];
     }
+    s->pairs = n;
     return 0;
 }
 
@@ -530,7 +544,7 @@ static int tile(struct scan *s, uint64_t *data)
 
 static int metadata_text(struct scan *s, struct tui_st_head *out)
 {
-    if (!s->metadata)
+    if (!s->metadata || s->nothing)
         return 0;
     tu_buf_reset(&s->tmp);
     int code = tu_buf_text(&s->tmp, "{", s->err);

@@ -83,8 +83,11 @@ static const struct bad {
     { "{\"a\":{\"dtype\":\"U8\",\"shape\":[9223372036854775808,0],\"data_offsets\":[0,0]}}", 0,
       TU_ELIMIT, "'a'", "2^63 fits the reference but no stream" },
     { " {}", 0, TU_EFORMAT, "byte 8|' '|'{'", "a space before the object" },
-    { "{}\n", 0, TU_EFORMAT, "only spaces", "a newline behind the object" },
-    { "{} x", 0, TU_EFORMAT, "only spaces|'x'", "text behind the object" },
+    { "{}\f", 0, TU_EFORMAT, "only white space", "a form feed behind the object" },
+    { "{}\n x", 0, TU_EFORMAT, "only white space|'x'", "text behind the object" },
+    { "{\"__metadata__\":nul}", 0, TU_EFORMAT, "'n'|'{'", "metadata of half a null" },
+    { "{\"__metadata__\":null,\"__metadata__\":null}", 0, TU_EFORMAT, "'__metadata__' stands twice",
+      "no metadata twice" },
     { "[]", 0, TU_EFORMAT, "'['", "a list" },
     { "", 0, TU_EFORMAT, "ends at byte 8", "an empty header" },
     { "{\"a\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[0,1]}", 1, TU_EFORMAT,
@@ -108,8 +111,6 @@ static const struct bad {
     { "{\"\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[0,1]}}", 1, TU_ENAME,
       "byte 9|empty", "an empty name" },
     { "{\"__metadata__\":{\"a\":1}}", 0, TU_EFORMAT, "'1'|a string", "metadata of a number" },
-    { "{\"__metadata__\":{\"a\":\"1\",\"\\u0061\":\"2\"}}", 0, TU_EFORMAT, "'a' stands twice",
-      "a metadata key twice" },
     { "{\"__metadata__\":{},\"__metadata__\":{}}", 0, TU_EFORMAT, "'__metadata__' stands twice",
       "metadata twice" },
     { "{\"a\":{\"x\":;}}", 0, TU_EFORMAT, "a value", "an unknown key without a value" },
@@ -222,9 +223,21 @@ static void test_cut(void)
     tu_source_close(s);
 }
 
+/* As for the reference, the last value of a key counts. */
+static void test_metadata_twice(void)
+{
+    struct tu_err err = { 0 };
+    struct tu_source *s = NULL;
+    const char *path = make("{\"__metadata__\":{\"b\":\"1\",\"a\":\"2\",\"\\u0062\":\"3\",\"b\":\"4\"}}", 0);
+    if (ok(!tu_source_open(&s, path, FORMAT, NULL, NULL, &err), "a metadata key twice"))
+        eq_str(s->meta[0].json, "{\"metadata\":{\"a\":\"2\",\"b\":\"4\"}}", "the last counts");
+    tu_source_close(s);
+}
+
 static void test_accepted(void)
 {
     test_cut();
+    test_metadata_twice();
     test_sniff();
     test_large_header();
     static const char *const heads[] = {
@@ -233,6 +246,7 @@ static void test_accepted(void)
         "true,\"z\"]}}",
         "{\n\t\"a\" : { \"dtype\" : \"U8\" , \"shape\" : [ 0 , 7 ] ,\r \"data_offsets\" : [ 0 , 0"
         " ] } } ",
+        "{}\t\r\n ", "{\"__metadata__\":null}", "{\"__metadata__\": null }",
     };
     for (size_t i = 0; i < sizeof heads / sizeof *heads; i++) {
         struct tu_err err = { 0 };
