@@ -29,6 +29,35 @@ const struct tu_slab *tui_slab(struct tu_ckpt *c, const uint64_t *at, const uint
     return b->at && b->dim && (!local || b->local) ? b : NULL;
 }
 
+/* What a growing tensor's early pieces leave open, its last one says. */
+static int close_region(const struct tu_ckpt *c, const char *name, struct tu_region *where,
+                        struct tu_err *err)
+{
+    struct tu_region last;
+    unsigned i = 0;
+    while (i < where->rank && where->global[i] != TU_REGION_OPEN)
+        i++;
+    if (i == where->rank)
+        return 0;
+    for (size_t f = c->files; f-- > 0;)
+        for (size_t k = c->file[f].source->n; k-- > 0;) {
+            const struct tu_tensor *t = &c->file[f].source->tensor[k];
+            if (strcmp(t->name, name))
+                continue;
+            int rc = tu_region_of(&last, t, err);
+            if (rc)
+                return rc;
+            if (last.kind != where->kind || last.rank != where->rank ||
+                last.global[i] == TU_REGION_OPEN)
+                continue;
+            for (; i < where->rank; i++)
+                if (where->global[i] == TU_REGION_OPEN)
+                    where->global[i] = last.global[i];
+            return 0;
+        }
+    return tu_fail(err, TU_ESHARD, "shard metadata: no piece says dimension %u of the whole", i);
+}
+
 int tui_region_to_piece(struct tu_ckpt *c, const struct tu_tensor *t, struct tu_piece *p,
                         struct tu_err *err)
 {
@@ -38,9 +67,12 @@ int tui_region_to_piece(struct tu_ckpt *c, const struct tu_tensor *t, struct tu_
         return rc;
     if (where.partial)
         rc = tu_fail(err, TU_EUNSUP, "a partial sum: reduce it first");
-    for (unsigned i = 0; i < where.rank && !rc; i++)
-        if (where.global[i] == TU_REGION_OPEN)
-            rc = tu_fail(err, TU_ESHARD, "shard metadata: dimension %u is not known", i);
+    if (!rc)
+        rc = close_region(c, t->name, &where, err);
+    for (unsigned i = 0; i < t->rank && !rc && where.kind == TU_REGION_BOX; i++)
+        if (where.global[i] == TU_REGION_OPEN || where.off[i] > where.global[i] ||
+            t->dim[i] > where.global[i] - where.off[i])
+            rc = tu_fail(err, TU_ESHARD, "shard metadata: dimension %u reaches past the whole", i);
     if (rc) {
         tu_err_prefix(err, "'%.100s'", t->name);
         return rc;

@@ -356,6 +356,30 @@ ep=1, as the arguments say them, and is not read"
     grep -aq '"__metadata__":{"format":"pt"}' out/model.safetensors
 }
 
+@test "a tensor that grew: what early pieces leave open the last one says" {
+    needs_python
+    PYTHONPATH=$ROOT/examples/python python3 - <<'PY'
+import struct, tns
+def write(path, *pieces):
+    with open(path, "wb") as f:
+        w = tns.Writer(f)
+        for whole, first, rows in pieces:
+            w.tensor("k", "u8", (rows, 2), bytes(range(2 * first, 2 * first + 2 * rows)),
+                     meta={"shard": {"global": [whole, 2], "offset": [first, 0]}})
+        w.end()
+write("grown.tns", (None, 0, 3), (None, 3, 2), (6, 5, 1))
+write("open.tns", (None, 0, 3), (None, 3, 2))
+write("past.tns", (None, 0, 3), (None, 3, 4), (6, 5, 1))
+PY
+    tns-cat --join grown.tns -o whole.tns
+    run -0 shard-ckpt diff grown.tns whole.tns
+    run -0 shard-ckpt verify grown.tns
+    run -3 shard-ckpt digest open.tns
+    assert_output "shard-ckpt: open.tns: 'k': shard metadata: no piece says dimension 0 of the whole"
+    run -3 shard-ckpt digest past.tns
+    assert_output "shard-ckpt: past.tns: 'k': shard metadata: dimension 0 reaches past the whole"
+}
+
 # without NAME SOURCE: a copy h of a folder of Hugging Face lacks the tensors that match, and no
 # list says that it is to.
 without() {
