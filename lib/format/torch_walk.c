@@ -26,11 +26,13 @@ struct frame {
     struct tu_pnode *node;
     size_t part, at; /* of a CALL: part; item within it */
     size_t path;     /* bytes of the path to it */
+    bool keyed;      /* a key leads to it, be it an empty one */
 };
 
 struct walker {
     struct tui_torch *t;
     struct tu_buf path;
+    bool keyed; /* path has a key in it */
     struct frame *frame;
     size_t depth, cap;
     uint64_t steps, max_steps;
@@ -193,9 +195,11 @@ static int set_path(struct walker *w, const struct frame *f, const struct tu_pno
                     size_t position)
 {
     w->path.n = f->path;
+    w->keyed = f->keyed;
     if (key && is_module_step(f, key))
         return tu_buf_add(&w->path, "", 0, w->err);
-    int rc = f->path ? tu_buf_add(&w->path, ".", 1, w->err) : 0;
+    int rc = f->keyed ? tu_buf_add(&w->path, ".", 1, w->err) : 0;
+    w->keyed = true;
     if (rc == 0)
         rc = key ? key_text(&w->path, key, position, w->err)
                  : tu_buf_printf(&w->path, w->err, "%zu", position);
@@ -253,7 +257,7 @@ static int enter(struct walker *w, struct tu_pnode *node)
     if (rc < 0)
         return rc;
     node->mark = ON_PATH;
-    w->frame[w->depth++] = (struct frame){.node = node, .path = w->path.n};
+    w->frame[w->depth++] = (struct frame){.node = node, .path = w->path.n, .keyed = w->keyed};
     return 0;
 }
 

@@ -357,6 +357,19 @@ static void oddities(void)
     put("s", 1);
     fix_refused(make(24, NULL, NULL), NULL, NULL, TU_ENAME, "name of 0 bytes", "an empty key");
 
+    /* {KEY: t, '': {'a': t}}: the empty key stands before the dot */
+    begin();
+    tensor("FloatStorage", "0", 6, 0, 2, 3, 3, 1);
+    put("s", 1);
+    text("");
+    put("}", 1);
+    text("a");
+    tensor("FloatStorage", "0", 6, 0, 2, 3, 3, 1);
+    put("ss", 2);
+    ok(!tu_source_open(&s, make(24, NULL, NULL), NULL, NULL, NULL, &err), "a dictionary below ''");
+    eq_str(s->tensor[1].name, ".a", "its tensors are not taken for those beside it");
+    tu_source_close(s);
+
     begin();
     tensor("FloatStorage", "0", 6, 0, 2, 3, 3, 1);
     put("s", 1);
