@@ -6,17 +6,27 @@
 #include "prune.h"
 #include "tensorutils/quant/sparse.h"
 
+/* Each of a pair is above the other or is not: no branch on what cannot be guessed. */
+static inline void keep_nm(const float *score, size_t stride, unsigned n, unsigned m,
+                           bool *keep)
+{
+    unsigned char above[TUI_M_MAX] = {0};
+    for (unsigned i = 0; i < m; i++)
+        for (unsigned j = i + 1; j < m; j++) {
+            const bool later = score[j * stride] > score[i * stride];
+            above[i] = (unsigned char)(above[i] + later);
+            above[j] = (unsigned char)(above[j] + !later);
+        }
+    for (unsigned i = 0; i < m; i++)
+        keep[i] = above[i] < n;
+}
+
 void tui_keep_nm(const float *score, size_t stride, unsigned n, unsigned m, bool *keep)
 {
-    for (unsigned i = 0; i < m; i++) {
-        unsigned above = 0;
-        float s = score[i * stride];
-        for (unsigned j = 0; j < m; j++) {
-            float t = score[j * stride];
-            above += t > s || (t == s && j < i);
-        }
-        keep[i] = above < n;
-    }
+    if (m == 4 && stride == 1) /* the usual one, unrolled */
+        keep_nm(score, 1, n, 4, keep);
+    else
+        keep_nm(score, stride, n, m, keep);
 }
 
 int tu_prune_nm(float *x, const float *score, uint64_t rows, uint64_t cols, unsigned n,

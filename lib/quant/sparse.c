@@ -101,14 +101,37 @@ static int plan_24(struct tu_coding *c, const struct tu_spec *spec, struct tu_er
     return 0;
 }
 
-/* Kept positions of a group: always n, even where fewer are not zero. */
-static void keep_group(const struct tu_coding *c, const float *x, bool *keep)
+enum { PART = 4096 }; /* elements at a time, whole groups of them */
+
+static size_t part_of(const struct tu_coding *c)
 {
-    float score[TUI_M_MAX];
-    unsigned m = (unsigned)c->param[M];
-    for (unsigned i = 0; i < m; i++)
+    return PART / (size_t)c->param[M] * (size_t)c->param[M];
+}
+
+/* Kept positions of PART elements at most: always n of a group, even where fewer are not
+ * zero. */
+static void keep_groups(const struct tu_coding *c, const float *x, size_t count,
+                        bool *keep)
+{
+    const unsigned n = (unsigned)c->param[N], m = (unsigned)c->param[M];
+    float score[PART];
+    for (size_t i = 0; i < count; i++)
         score[i] = isnan(x[i]) ? INFINITY : fabsf(x[i]);
-    tui_keep_nm(score, 1, (unsigned)c->param[N], m, keep);
+    for (size_t g = 0; g < count; g += m)
+        tui_keep_nm(score + g, 1, n, m, keep + g);
+}
+
+/* The kept of PART values at most, as values of the code at *to, which moves on. */
+static int put_kept(const struct tu_coding *c, unsigned char **to, const float *x,
+                    const bool *keep, size_t count, struct tu_err *err)
+{
+    float kept[PART + 1];
+    size_t k = 0;
+    for (size_t i = 0; i < count; i++) {
+        kept[k] = x[i];
+        k += keep[i];
+    }
+    return tui_put_values((uint32_t)c->param[VALUE], to, kept, k, err);
 }
 
 int tui_put_values(uint32_t dtype, unsigned char **to, const float *x, size_t n,
@@ -131,27 +154,48 @@ static int encode_mask(const struct tu_coding *c, uint64_t first, size_t n,
                        const float *x, void *code, void *const *side, struct tu_err *err)
 {
     (void)first;
-    unsigned m = (unsigned)c->param[M];
+    const size_t cols = (size_t)c->cols, part = part_of(c);
     unsigned char *to = code, *mask = side[0];
+    bool keep[PART];
     int rc = 0;
-    for (size_t at = 0; at < n && !rc;
-         at += (size_t)c->cols, mask += tu_ceil_div(c->cols, 8)) {
-        memset(mask, 0, (size_t)tu_ceil_div(c->cols, 8));
-        for (size_t g = 0; g < c->cols && !rc; g += m) {
-            float kept[TUI_M_MAX];
-            bool keep[TUI_M_MAX];
-            unsigned k = 0;
-            keep_group(c, x + at + g, keep);
-            for (unsigned i = 0; i < m; i++) {
-                if (!keep[i])
-                    continue;
-                kept[k++] = x[at + g + i];
-                mask[(g + i) / 8] |= (unsigned char)(1u << (g + i) % 8);
-            }
-            rc = tui_put_values((uint32_t)c->param[VALUE], &to, kept, k, err);
+    for (const float *end = x + n; x < end && !rc; mask += tu_ceil_div(cols, 8)) {
+        memset(mask, 0, (size_t)tu_ceil_div(cols, 8));
+        for (size_t at = 0; at < cols && !rc; at += part) {
+            const size_t count = tu_min(part, cols - at);
+            keep_groups(c, x, count, keep);
+            for (size_t i = 0; i < count; i++)
+                mask[(at + i) / 8] |= (unsigned char)(keep[i] << (at + i) % 8);
+            rc = put_kept(c, &to, x, keep, count, err);
+            x += count;
         }
     }
     return rc;
+}
+
+/* A row of cols values, of which those of the mask are at `from`. */
+static int decode_row(uint32_t dtype, const unsigned char *mask,
+                      const unsigned char *from, float *x, size_t cols,
+                      struct tu_err *err)
+{
+    const size_t bytes = tu_dtype_find(dtype)->block_bytes;
+    float value[PART + 1];
+    for (size_t at = 0; at < cols; at += PART) {
+        const size_t count = tu_min(PART, cols - at);
+        size_t kept = 0, k = 0;
+        for (size_t j = at; j < at + count; j++)
+            kept += mask[j / 8] >> j % 8 & 1;
+        int rc = tu_to_float(dtype, from, value, kept, err);
+        if (rc)
+            return rc;
+        value[kept] = 0;
+        for (size_t j = at; j < at + count; j++) {
+            const unsigned one = mask[j / 8] >> j % 8 & 1;
+            x[j] = one ? value[k] : 0;
+            k += one;
+        }
+        from += kept * bytes;
+    }
+    return 0;
 }
 
 static int decode_mask(const struct tu_coding *c, uint64_t first, size_t n,
@@ -159,43 +203,33 @@ static int decode_mask(const struct tu_coding *c, uint64_t first, size_t n,
                        struct tu_err *err)
 {
     (void)first;
-    uint32_t dtype = (uint32_t)c->param[VALUE];
-    size_t bytes = tu_dtype_find(dtype)->block_bytes;
-    uint64_t per_row = c->code.dim[c->code.rank - 1];
+    const uint32_t dtype = (uint32_t)c->param[VALUE];
+    const size_t cols = (size_t)c->cols;
+    const uint64_t per_row = c->code.dim[c->code.rank - 1];
     const unsigned char *mask = side[0], *from = code;
-    for (size_t at = 0; at < n; at += (size_t)c->cols, mask += tu_ceil_div(c->cols, 8)) {
-        uint64_t k = 0;
-        for (size_t j = 0; j < c->cols; j++) {
-            x[at + j] = 0;
-            if (!(mask[j / 8] >> j % 8 & 1))
-                continue;
-            if (k++ == per_row)
-                return tu_fail(err, TU_EFORMAT,
-                               "a row's mask keeps more than %" PRIu64 " values",
-                               per_row);
-            int rc = tu_to_float(dtype, from + (k - 1) * bytes, x + at + j, 1, err);
-            if (rc)
-                return rc;
-        }
-        if (k != per_row)
-            return tu_fail(err, TU_EFORMAT,
-                           "a row's mask keeps %" PRIu64 " values, not %" PRIu64, k,
+    int rc = 0;
+    for (size_t at = 0; at < n && !rc; at += cols, mask += tu_ceil_div(cols, 8)) {
+        uint64_t kept = 0;
+        for (size_t j = 0; j < cols; j++)
+            kept += mask[j / 8] >> j % 8 & 1;
+        rc = kept == per_row
+                 ? decode_row(dtype, mask, from, x + at, cols, err)
+                 : tu_fail(err, TU_EFORMAT,
+                           "a row's mask keeps %" PRIu64 " values, not %" PRIu64, kept,
                            per_row);
-        from += per_row * bytes;
+        from += per_row * tu_dtype_find(dtype)->block_bytes;
     }
-    return 0;
+    return rc;
 }
 
 /* Positions i0 < i1 of four as a nibble i0 | i1 << 2; of two: as a pair of halves. */
 static unsigned nibble_of(const struct tu_coding *c, const bool *keep)
 {
+    static const unsigned char nibble[16] = {
+        [0x3] = 0x4, [0x5] = 0x8, [0x9] = 0xc, [0x6] = 0x9, [0xa] = 0xd, [0xc] = 0xe};
     if (c->param[M] == 2)
         return keep[0] ? 0x4 : 0xe;
-    unsigned at[2], k = 0;
-    for (unsigned i = 0; i < 4; i++)
-        if (keep[i])
-            at[k++] = i;
-    return at[0] | at[1] << 2;
+    return nibble[keep[0] | keep[1] << 1 | keep[2] << 2 | keep[3] << 3];
 }
 
 /* PyTorch's choice where fewer than two are not zero: 2 and 3; 1 and 2 for 1 alone; 0 and
@@ -219,23 +253,22 @@ static int encode_24(const struct tu_coding *c, uint64_t first, size_t n, const 
                      void *code, void *const *side, struct tu_err *err)
 {
     (void)first;
-    unsigned m = (unsigned)c->param[M];
+    const unsigned m = (unsigned)c->param[M];
+    const size_t part = part_of(c);
     unsigned char *to = code, *meta = side[0];
+    bool keep[PART];
     int rc = 0;
     memset(meta, 0, n / m / 2);
-    for (size_t g = 0; g < n / m && !rc; g++) {
-        const float *v = x + g * m;
-        float kept[2];
-        bool keep[4];
-        unsigned k = 0;
-        keep_group(c, v, keep);
-        if (m == 4 && c->param[TORCH])
-            keep_sparse(v, keep);
-        for (unsigned i = 0; i < m; i++)
-            if (keep[i])
-                kept[k++] = v[i];
-        meta[g / 2] |= (unsigned char)(nibble_of(c, keep) << g % 2 * 4);
-        rc = tui_put_values((uint32_t)c->param[VALUE], &to, kept, k, err);
+    for (size_t at = 0; at < n && !rc; at += part) {
+        const size_t count = tu_min(part, n - at);
+        keep_groups(c, x + at, count, keep);
+        for (size_t i = 0; i < count; i += m) {
+            const size_t g = (at + i) / m;
+            if (m == 4 && c->param[TORCH])
+                keep_sparse(x + at + i, keep + i);
+            meta[g / 2] |= (unsigned char)(nibble_of(c, keep + i) << g % 2 * 4);
+        }
+        rc = put_kept(c, &to, x + at, keep, count, err);
     }
     return rc;
 }
@@ -244,24 +277,29 @@ static int decode_24(const struct tu_coding *c, uint64_t first, size_t n,
                      const void *code, const void *const *side, float *x,
                      struct tu_err *err)
 {
-    unsigned m = (unsigned)c->param[M], per = (unsigned)c->param[N];
-    uint32_t dtype = (uint32_t)c->param[VALUE];
-    size_t bytes = tu_dtype_find(dtype)->block_bytes;
+    const unsigned m = (unsigned)c->param[M], per = (unsigned)c->param[N];
+    const uint32_t dtype = (uint32_t)c->param[VALUE];
+    const size_t bytes = tu_dtype_find(dtype)->block_bytes, part = part_of(c);
     const unsigned char *meta = side[0], *from = code;
+    float value[PART];
     memset(x, 0, n * sizeof *x);
-    for (size_t g = 0; g < n / m; g++) {
-        unsigned v = meta[g / 2] >> g % 2 * 4 & 15, low = v & 3, high = v >> 2;
-        bool good = m == 4 ? low < high : v == 0x4 || v == 0xe;
-        if (!good)
-            return tu_fail(err, TU_EFORMAT,
-                           "metadata %x of group %" PRIu64 ": no positions in "
-                           "ascending order",
-                           v, (first + g * m) / m);
-        for (unsigned k = 0; k < per; k++, from += bytes) {
-            unsigned at = m == 2 ? low / 2 : k ? high : low;
-            int rc = tu_to_float(dtype, from, x + g * m + at, 1, err);
-            if (rc)
-                return rc;
+    for (size_t at = 0; at < n; at += part) {
+        const size_t groups = tu_min(part, n - at) / m;
+        int rc = tu_to_float(dtype, from, value, groups * per, err);
+        if (rc)
+            return rc;
+        from += groups * per * bytes;
+        for (size_t i = 0; i < groups; i++) {
+            const size_t g = at / m + i;
+            unsigned v = meta[g / 2] >> g % 2 * 4 & 15, low = v & 3, high = v >> 2;
+            bool good = m == 4 ? low < high : v == 0x4 || v == 0xe;
+            if (!good)
+                return tu_fail(err, TU_EFORMAT,
+                               "metadata %x of group %" PRIu64 ": no positions in "
+                               "ascending order",
+                               v, first / m + g);
+            for (unsigned k = 0; k < per; k++)
+                x[g * m + (m == 2 ? low / 2 : k ? high : low)] = value[i * per + k];
         }
     }
     return 0;
