@@ -195,13 +195,23 @@ static int quantize(const struct tu_coding *c, uint64_t first, const float *x,
     return 0;
 }
 
-static int begin(const struct tu_coding *c, size_t n, struct tu_ints *m,
+/* Room for `rows` rows. */
+static int begin(const struct tu_coding *c, uint64_t rows, struct tu_ints *m,
                  struct tu_err *err)
 {
     const struct tui_int_format *f = c->codec->format;
-    return tu_ints_init(m, f->bits, c->cols ? n / c->cols : 0, c->cols,
-                        (uint64_t)c->param[TUI_INT_GROUP],
+    return tu_ints_init(m, f->bits, rows, c->cols, (uint64_t)c->param[TUI_INT_GROUP],
                         f->pack == &tui_pack_gptq || c->param[TUI_INT_ORDER], err);
+}
+
+/* Rows of n elements, and how many of them are in hand at a time. */
+static uint64_t rows_of(const struct tu_coding *c, size_t n, uint64_t *some)
+{
+    const struct tui_int_format *f = c->codec->format;
+    const uint64_t rows = c->cols ? n / c->cols : 0;
+    *some = f->pack->rows ? tu_min(f->pack->rows, rows) : rows;
+    *some = tu_max(*some, 1);
+    return rows;
 }
 
 static int encode(const struct tu_coding *c, uint64_t first, size_t n, const float *x,
@@ -209,14 +219,18 @@ static int encode(const struct tu_coding *c, uint64_t first, size_t n, const flo
 {
     const struct tui_int_format *f = c->codec->format;
     struct tu_ints m;
-    int rc = begin(c, n, &m, err);
+    uint64_t some, rows = rows_of(c, n, &some);
+    int rc = begin(c, some, &m, err);
     if (rc)
         return rc;
     tu_free(m.gidx);
     m.gidx = NULL;
-    rc = quantize(c, first, x, &m, err);
-    if (!rc)
-        rc = f->pack->pack(c, &m, code, side, err);
+    for (uint64_t row = 0; !rc && (!row || row < rows); row += some) {
+        m.rows = tu_min(some, rows - row);
+        rc = quantize(c, first + row * c->cols, x + row * c->cols, &m, err);
+        if (!rc)
+            rc = f->pack->pack(c, &m, row, code, side, err);
+    }
     tu_ints_release(&m);
     return rc;
 }
@@ -227,12 +241,16 @@ static int decode(const struct tu_coding *c, uint64_t first, size_t n, const voi
     (void)first;
     const struct tui_int_format *f = c->codec->format;
     struct tu_ints m;
-    int rc = begin(c, n, &m, err);
+    uint64_t some, rows = rows_of(c, n, &some);
+    int rc = begin(c, some, &m, err);
     if (rc)
         return rc;
-    rc = f->pack->unpack(c, &m, code, side, err);
-    if (!rc)
-        tui_ints_values(c->cpu, &m, x);
+    for (uint64_t row = 0; !rc && (!row || row < rows); row += some) {
+        m.rows = tu_min(some, rows - row);
+        rc = f->pack->unpack(c, &m, row, code, side, err);
+        if (!rc)
+            tui_ints_values(c->cpu, &m, x + row * c->cols);
+    }
     tu_ints_release(&m);
     return rc;
 }
@@ -259,8 +277,9 @@ int tui_int_unpack_all(const struct tu_coding *c, const void *code,
                        const void *const *side, struct tu_ints *m, struct tu_err *err)
 {
     const struct tui_int_format *f = c->codec->format;
-    int rc = begin(c, (size_t)c->elements, m, err);
-    if (!rc && (rc = f->pack->unpack(c, m, code, side, err)))
+    uint64_t some;
+    int rc = begin(c, rows_of(c, (size_t)c->elements, &some), m, err);
+    if (!rc && (rc = f->pack->unpack(c, m, 0, code, side, err)))
         tu_ints_release(m);
     return rc;
 }
@@ -269,7 +288,7 @@ int tui_int_pack_all(const struct tu_coding *c, const struct tu_ints *m, void *c
                      void *const *side, struct tu_err *err)
 {
     const struct tui_int_format *f = c->codec->format;
-    int rc = f->pack->pack(c, m, code, side, err);
+    int rc = f->pack->pack(c, m, 0, code, side, err);
     if (!rc && !m->gidx)
         put_order(c, side);
     if (rc || !c->param[TUI_INT_TENSOR] || !m->rows)

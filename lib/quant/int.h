@@ -61,13 +61,16 @@ struct tui_affine tui_int_fit_group(const struct tu_coding *c,
  */
 struct tui_affine tui_int_fit(const struct tu_coding *c, float lo, float hi);
 
-/* A packing. code and side point at the atom of m's first row. */
+/* A packing. m has the rows from `row` on of what code and side point at: an atom, which
+ * for those that are transposed is the whole matrix, taken in order by `rows` at a time.
+ */
 struct tui_int_pack {
     int (*plan)(struct tu_coding *c, struct tu_err *err);
-    int (*pack)(const struct tu_coding *c, const struct tu_ints *m, void *code,
-                void *const *side, struct tu_err *err);
-    int (*unpack)(const struct tu_coding *c, struct tu_ints *m, const void *code,
-                  const void *const *side, struct tu_err *err);
+    int (*pack)(const struct tu_coding *c, const struct tu_ints *m, uint64_t row,
+                void *code, void *const *side, struct tu_err *err);
+    int (*unpack)(const struct tu_coding *c, struct tu_ints *m, uint64_t row,
+                  const void *code, const void *const *side, struct tu_err *err);
+    uint64_t rows; /* 0: all */
 };
 extern const struct tui_int_pack tui_pack_ct, tui_pack_gptq, tui_pack_awq;
 

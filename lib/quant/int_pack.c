@@ -246,9 +246,10 @@ static void unpack_row(const struct tu_coding *c, uint8_t *code,
             code[j] = (uint8_t)get_code(from, 4, seat_of(j, bits, false), bits);
 }
 
-static int pack_ct(const struct tu_coding *c, const struct tu_ints *m, void *code,
-                   void *const *side, struct tu_err *err)
+static int pack_ct(const struct tu_coding *c, const struct tu_ints *m, uint64_t row,
+                   void *code, void *const *side, struct tu_err *err)
 {
+    (void)row;
     unsigned bits = bits_of(c);
     if (m->gidx && !c->param[TUI_INT_ORDER])
         return tu_fail(err, TU_EUSAGE,
@@ -271,9 +272,10 @@ static int pack_ct(const struct tu_coding *c, const struct tu_ints *m, void *cod
     return c->param[TUI_INT_TENSOR] ? 0 : pack_ct_scales(c, m, side, err);
 }
 
-static int unpack_ct(const struct tu_coding *c, struct tu_ints *m, const void *code,
-                     const void *const *side, struct tu_err *err)
+static int unpack_ct(const struct tu_coding *c, struct tu_ints *m, uint64_t row,
+                     const void *code, const void *const *side, struct tu_err *err)
 {
+    (void)row;
     unsigned bits = bits_of(c);
     int half = 1 << (bits - 1);
     bool asym = c->param[TUI_INT_ASYM], tensor = c->param[TUI_INT_TENSOR];
@@ -308,7 +310,7 @@ int tui_ct_put_tensor(const struct tu_coding *c, float scale, unsigned zero,
     return put_scale(c, side[0], 0, scale, err);
 }
 
-const struct tui_int_pack tui_pack_ct = {plan_ct, pack_ct, unpack_ct};
+const struct tui_int_pack tui_pack_ct = {plan_ct, pack_ct, unpack_ct, 0};
 
 /* GPTQ and AWQ ------------------------------------------------------------------------
  */
@@ -361,15 +363,16 @@ static struct seat awq_at(uint64_t output)
     return (struct seat){output / 8, tui_awq_shift((unsigned)(output % 8))};
 }
 
-static int put_zeros(const struct tu_coding *c, const struct tu_ints *m,
+static int put_zeros(const struct tu_coding *c, const struct tu_ints *m, uint64_t row,
                      void *const *side, bool awq, struct tu_err *err)
 {
-    unsigned bits = bits_of(c), least = !awq && !c->param[TUI_INT_V2], rc = 0;
-    size_t stride = words_of(m->rows, bits, true) * 4;
-    memset(side[1], 0, m->groups * stride);
+    const unsigned bits = bits_of(c), least = !awq && !c->param[TUI_INT_V2];
+    const size_t stride = words_of(c->rows, bits, true) * 4;
+    if (row == 0)
+        memset(side[1], 0, m->groups * stride);
     for (uint64_t i = 0; i < m->rows * m->groups; i++) {
-        uint64_t out = i / m->groups, g = i % m->groups;
-        unsigned zero = m->zero[i];
+        const uint64_t out = row + i / m->groups, g = i % m->groups;
+        const unsigned zero = m->zero[i];
         if (zero < least || zero - least >= 1u << bits)
             return tu_fail(err, TU_EUSAGE,
                            "zero %u of output %" PRIu64 ", group %" PRIu64
@@ -377,24 +380,25 @@ static int put_zeros(const struct tu_coding *c, const struct tu_ints *m,
                            zero, out, g, c->codec->name, least, least + (1u << bits) - 1);
         put_code((unsigned char *)side[1] + g * stride, 4,
                  awq ? awq_at(out) : seat_of(out, bits, true), bits, zero - least);
-        if (put_scale(c, side[0], g * m->rows + out, m->scale[i], err))
-            return TU_EUSAGE;
+        int rc = put_scale(c, side[0], g * c->rows + out, m->scale[i], err);
+        if (rc)
+            return rc;
     }
-    return (int)rc;
+    return 0;
 }
 
-static void get_zeros(const struct tu_coding *c, struct tu_ints *m,
+static void get_zeros(const struct tu_coding *c, struct tu_ints *m, uint64_t row,
                       const void *const *side, bool awq)
 {
-    unsigned bits = bits_of(c), least = !awq && !c->param[TUI_INT_V2];
-    size_t stride = words_of(m->rows, bits, true) * 4;
+    const unsigned bits = bits_of(c), least = !awq && !c->param[TUI_INT_V2];
+    const size_t stride = words_of(c->rows, bits, true) * 4;
     for (uint64_t i = 0; i < m->rows * m->groups; i++) {
-        uint64_t out = i / m->groups, g = i % m->groups;
+        const uint64_t out = row + i / m->groups, g = i % m->groups;
         m->zero[i] =
             (uint16_t)(least + get_code((const unsigned char *)side[1] + g * stride, 4,
                                         awq ? awq_at(out) : seat_of(out, bits, true),
                                         bits));
-        m->scale[i] = get_scale(c, side[0], g * m->rows + out);
+        m->scale[i] = get_scale(c, side[0], g * c->rows + out);
     }
 }
 
@@ -411,11 +415,13 @@ static void turn_words(const unsigned char *from, size_t from_stride, unsigned c
                     memcpy(to + k * to_stride + 4 * r, from + r * from_stride + 4 * k, 4);
 }
 
-enum { ROWS = 16 }; /* outputs whose words are made or taken apart before they are turned */
+enum {
+    ROWS = 16
+}; /* outputs whose words are made or taken apart before they are turned */
 
 /* Words run down the inputs: those of a few outputs are packed as rows, then turned. */
-static int pack_gptq(const struct tu_coding *c, const struct tu_ints *m, void *code,
-                     void *const *side, struct tu_err *err)
+static int pack_gptq(const struct tu_coding *c, const struct tu_ints *m, uint64_t at,
+                     void *code, void *const *side, struct tu_err *err)
 {
     const uint64_t words = words_of(m->cols, bits_of(c), true);
     unsigned char *row = tu_alloc(ROWS * words + 1, 4, err);
@@ -426,16 +432,17 @@ static int pack_gptq(const struct tu_coding *c, const struct tu_ints *m, void *c
         for (uint64_t r = 0; r < rows; r++)
             tui_bits_pack(c->cpu, m->code + (i + r) * m->cols, (size_t)m->cols,
                           bits_of(c), row + r * words * 4);
-        turn_words(row, words * 4, (unsigned char *)code + 4 * i, m->rows * 4, rows,
-                   words);
+        turn_words(row, words * 4, (unsigned char *)code + 4 * (at + i), c->rows * 4,
+                   rows, words);
     }
     tu_free(row);
-    put_gidx(m, side[2]);
-    return put_zeros(c, m, side, false, err);
+    if (at == 0)
+        put_gidx(m, side[2]);
+    return put_zeros(c, m, at, side, false, err);
 }
 
-static int unpack_gptq(const struct tu_coding *c, struct tu_ints *m, const void *code,
-                       const void *const *side, struct tu_err *err)
+static int unpack_gptq(const struct tu_coding *c, struct tu_ints *m, uint64_t at,
+                       const void *code, const void *const *side, struct tu_err *err)
 {
     const uint64_t words = words_of(m->cols, bits_of(c), true);
     unsigned char *row = tu_alloc(ROWS * words + 1, 4, err);
@@ -443,58 +450,62 @@ static int unpack_gptq(const struct tu_coding *c, struct tu_ints *m, const void 
         return TU_ENOMEM;
     for (uint64_t i = 0; i < m->rows; i += ROWS) {
         const uint64_t rows = tu_min(ROWS, m->rows - i);
-        turn_words((const unsigned char *)code + 4 * i, m->rows * 4, row, words * 4,
-                   words, rows);
+        turn_words((const unsigned char *)code + 4 * (at + i), c->rows * 4, row,
+                   words * 4, words, rows);
         for (uint64_t r = 0; r < rows; r++)
             tui_bits_unpack(c->cpu, row + r * words * 4, (size_t)m->cols, bits_of(c),
                             m->code + (i + r) * m->cols);
     }
     tu_free(row);
-    get_zeros(c, m, side, false);
-    return get_gidx(m, side[2], err);
+    get_zeros(c, m, at, side, false);
+    return at ? 0 : get_gidx(m, side[2], err);
 }
 
 enum { COLUMNS = 64 }; /* whose words are made or taken apart at a time */
 
-static int pack_awq(const struct tu_coding *c, const struct tu_ints *m, void *code,
-                    void *const *side, struct tu_err *err)
+static int pack_awq(const struct tu_coding *c, const struct tu_ints *m, uint64_t at,
+                    void *code, void *const *side, struct tu_err *err)
 {
     if (m->gidx)
         return tu_fail(err, TU_EUSAGE,
                        "columns are not in the order of their groups: codec "
                        "'%s' has no place for it",
                        c->codec->name);
-    const uint64_t words = m->rows / 8;
+    const uint64_t stride = c->rows / 8 * 4;
+    unsigned char *to = (unsigned char *)code + at / 8 * 4;
     uint32_t word[COLUMNS];
     for (uint64_t j = 0; j < m->cols; j += COLUMNS)
-        for (uint64_t w = 0; w < words; w++) {
+        for (uint64_t w = 0; w < m->rows / 8; w++) {
             const size_t n = (size_t)tu_min(COLUMNS, m->cols - j);
-            unsigned char *to = (unsigned char *)code + (j * words + w) * 4;
             tui_awq_join(c->cpu, m->code + 8 * w * m->cols + j, (size_t)m->cols, n, word);
             for (size_t k = 0; k < n; k++)
-                tu_put32(to + k * words * 4, word[k]);
+                tu_put32(to + (j + k) * stride + w * 4, word[k]);
         }
-    return put_zeros(c, m, side, true, err);
+    return put_zeros(c, m, at, side, true, err);
 }
 
-static int unpack_awq(const struct tu_coding *c, struct tu_ints *m, const void *code,
-                      const void *const *side, struct tu_err *err)
+static int unpack_awq(const struct tu_coding *c, struct tu_ints *m, uint64_t at,
+                      const void *code, const void *const *side, struct tu_err *err)
 {
     (void)err;
-    const uint64_t words = m->rows / 8;
+    const uint64_t stride = c->rows / 8 * 4;
+    const unsigned char *from = (const unsigned char *)code + at / 8 * 4;
     uint32_t word[COLUMNS];
     for (uint64_t j = 0; j < m->cols; j += COLUMNS)
-        for (uint64_t w = 0; w < words; w++) {
+        for (uint64_t w = 0; w < m->rows / 8; w++) {
             const size_t n = (size_t)tu_min(COLUMNS, m->cols - j);
-            const unsigned char *from = (const unsigned char *)code + (j * words + w) * 4;
             for (size_t k = 0; k < n; k++)
-                word[k] = tu_le32(from + k * words * 4);
+                word[k] = tu_le32(from + (j + k) * stride + w * 4);
             tui_awq_split(c->cpu, word, n, (size_t)m->cols,
                           m->code + 8 * w * m->cols + j);
         }
-    get_zeros(c, m, side, true);
+    get_zeros(c, m, at, side, true);
     return 0;
 }
 
-const struct tui_int_pack tui_pack_gptq = {plan_gptq, pack_gptq, unpack_gptq};
-const struct tui_int_pack tui_pack_awq = {plan_awq, pack_awq, unpack_awq};
+/* Outputs at a time: their codes, one in a byte, stay in the cache, and their words fill
+ * its lines. A multiple of 32, so that zeros fill words. */
+enum { OUTPUTS = 128 };
+
+const struct tui_int_pack tui_pack_gptq = {plan_gptq, pack_gptq, unpack_gptq, OUTPUTS};
+const struct tui_int_pack tui_pack_awq = {plan_awq, pack_awq, unpack_awq, OUTPUTS};
