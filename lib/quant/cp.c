@@ -6,7 +6,6 @@
 #include <math.h>
 #include <string.h>
 #include "families.h"
-#include "linalg.h"
 #include "tensorutils/quant/lowrank.h"
 
 enum { RANK_MAX = 256 };
@@ -43,11 +42,11 @@ static double value_at(const struct tu_cp *cp, uint64_t e)
 /* pinv of a symmetric g [r, r] in place: eigenvalues under 1e-12 of the largest are 0. */
 static void pseudo_inverse(double *g, size_t r, double *value, double *v, double *scaled)
 {
-    tui_eigen(g, r, value, v);
+    tu_eigen(g, r, value, v);
     for (size_t i = 0; i < r; i++)
         for (size_t k = 0; k < r; k++)
             scaled[i * r + k] = value[k] > 1e-12 * value[0] ? v[i * r + k] / value[k] : 0;
-    tui_product(scaled, false, v, true, r, r, r, g);
+    tu_product(scaled, false, v, true, r, r, r, g);
 }
 
 struct work {
@@ -98,7 +97,7 @@ static void solve_mode(struct tu_cp *cp, const float *x, unsigned mode, struct w
             w->gram[i * r + j] = v;
         }
     pseudo_inverse(w->gram, r, w->value, w->v, w->scaled);
-    tui_product(w->unfolded, false, w->gram, false, (size_t)cp->dim[mode], r, r,
+    tu_product(w->unfolded, false, w->gram, false, (size_t)cp->dim[mode], r, r,
                 cp->factor[mode]);
 }
 
@@ -119,7 +118,7 @@ static int start_svd(struct tu_cp *cp, const float *x, unsigned mode, struct tu_
         for (uint64_t j = 0; j < n; j++)
             g[i * n + j] += (double)x[e] * (double)x[base + j * inner];
     }
-    tui_eigen(g, n, value, v);
+    tu_eigen(g, n, value, v);
     const struct tu_rng rng = {cp->seed, mode};
     for (size_t i = 0; i < n; i++)
         for (size_t c = 0; c < r; c++) {

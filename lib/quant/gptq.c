@@ -10,7 +10,6 @@
 #include <string.h>
 #include "families.h"
 #include "int.h"
-#include "linalg.h"
 #include "prune.h"
 #include "scored.h"
 #include "tensorutils/quant/calib.h"
@@ -188,12 +187,12 @@ static int factor(struct tu_gptq *g, const struct tu_calib *c, const uint32_t *c
                 u[i * n + i] = 1;
             u[i * n + i] += g->used * mean;
         }
-        if (!tui_cholesky(u, (size_t)n))
+        if (!tu_cholesky(u, (size_t)n))
             continue;
-        int rc = tui_cholesky_inverse(u, (size_t)n, err);
+        int rc = tu_cholesky_inverse(u, (size_t)n, err);
         if (rc)
             return rc;
-        if (!tui_cholesky(u, (size_t)n))
+        if (!tu_cholesky(u, (size_t)n))
             continue;
         for (uint64_t i = 0; i < n; i++)
             for (uint64_t j = 0; j < i; j++) {

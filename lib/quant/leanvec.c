@@ -5,7 +5,6 @@
 #include <inttypes.h>
 #include <math.h>
 #include <string.h>
-#include "linalg.h"
 #include "tensorutils/quant/lowrank.h"
 
 enum { STEPS = 500 };
@@ -40,7 +39,7 @@ int tu_leanvec_id(const float *x, uint64_t n, uint64_t d, uint64_t r, double *b,
         tu_free(k);
         return TU_ENOMEM;
     }
-    tui_eigen(k, (size_t)d, v + d * d, v);
+    tu_eigen(k, (size_t)d, v + d * d, v);
     for (uint64_t i = 0; i < d; i++)
         for (uint64_t j = 0; j < r; j++)
             b[i * r + j] = v[i * d + j];
@@ -85,7 +84,7 @@ static int prepare(struct problem *p, const float *q, uint64_t m, const float *x
     p->u = p->m + dr;
     p->sigma = p->u + dr;
     p->v = p->sigma + r;
-    tui_product(p->kq, false, p->kx, false, p->d, p->d, p->d, p->kqx);
+    tu_product(p->kq, false, p->kx, false, p->d, p->d, p->d, p->kqx);
     return 0;
 }
 
@@ -94,16 +93,16 @@ static double loss_of(const struct problem *p, const double *a, const double *b)
 {
     double sum = 0, same = 0;
     /* t = A'·K_Q·A [r, r], then B'·K_X·B against it. */
-    tui_product(p->kq, false, a, false, p->d, p->r, p->d, p->s);
-    tui_product(a, true, p->s, false, p->r, p->r, p->d, p->t);
-    tui_product(p->kx, false, b, false, p->d, p->r, p->d, p->s);
+    tu_product(p->kq, false, a, false, p->d, p->r, p->d, p->s);
+    tu_product(a, true, p->s, false, p->r, p->r, p->d, p->t);
+    tu_product(p->kx, false, b, false, p->d, p->r, p->d, p->s);
     double *bb = p->u; /* r·r fits d·r */
-    tui_product(b, true, p->s, false, p->r, p->r, p->d, bb);
+    tu_product(b, true, p->s, false, p->r, p->r, p->d, bb);
     for (size_t i = 0; i < p->r; i++)
         for (size_t j = 0; j < p->r; j++)
             sum += p->t[i * p->r + j] * bb[j * p->r + i];
     /* tr(K_Q·A·B'·K_X) = sum of (K_X·K_Q·A) ∘ B, K_X·K_Q being K_Q·K_X transposed. */
-    tui_product(p->kqx, true, a, false, p->d, p->r, p->d, p->s);
+    tu_product(p->kqx, true, a, false, p->d, p->r, p->d, p->s);
     for (size_t i = 0; i < p->d * p->r; i++)
         sum -= 2 * p->s[i] * b[i];
     for (size_t i = 0; i < p->d; i++)
@@ -117,11 +116,11 @@ static int step(struct problem *p, double *a, const double *b, const double *k,
                 const double *l, bool transposed, double gamma, bool first,
                 struct tu_err *err)
 {
-    tui_product(l, false, b, false, p->d, p->r, p->d, p->s);
-    tui_product(b, true, p->s, false, p->r, p->r, p->d, p->t);
-    tui_product(a, false, p->t, false, p->d, p->r, p->r, p->s);
-    tui_product(k, false, p->s, false, p->d, p->r, p->d, p->m);
-    tui_product(p->kqx, transposed, b, false, p->d, p->r, p->d, p->s);
+    tu_product(l, false, b, false, p->d, p->r, p->d, p->s);
+    tu_product(b, true, p->s, false, p->r, p->r, p->d, p->t);
+    tu_product(a, false, p->t, false, p->d, p->r, p->r, p->s);
+    tu_product(k, false, p->s, false, p->d, p->r, p->d, p->m);
+    tu_product(p->kqx, transposed, b, false, p->d, p->r, p->d, p->s);
     bool zero = true;
     for (size_t i = 0; i < p->d * p->r; i++) {
         p->m[i] = -(2 * p->m[i] - 2 * p->s[i]);
@@ -132,10 +131,10 @@ static int step(struct problem *p, double *a, const double *b, const double *k,
         for (size_t i = 0; i < p->r; i++)
             p->s[i * p->r + i] = 1;
     } else if (!zero) {
-        int rc = tui_svd(p->m, p->d, p->r, p->u, p->sigma, p->v, err);
+        int rc = tu_svd(p->m, p->d, p->r, p->u, p->sigma, p->v, err);
         if (rc)
             return rc;
-        tui_product(p->u, false, p->v, true, p->d, p->r, p->r, p->s);
+        tu_product(p->u, false, p->v, true, p->d, p->r, p->r, p->s);
     }
     for (size_t i = 0; i < p->d * p->r; i++)
         a[i] = (1 - gamma) * a[i] + gamma * p->s[i];

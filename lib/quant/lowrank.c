@@ -4,7 +4,6 @@
 #include <math.h>
 #include <string.h>
 #include "families.h"
-#include "linalg.h"
 #include "tensorutils/quant/lowrank.h"
 
 struct parts {
@@ -39,7 +38,7 @@ static int decompose(struct parts *p, const float *w, uint64_t rows, uint64_t co
                            i % cols);
         p->a[i] = (double)w[i];
     }
-    return tui_svd(p->a, (size_t)rows, (size_t)cols, p->u, p->s, p->v, err);
+    return tu_svd(p->a, (size_t)rows, (size_t)cols, p->u, p->s, p->v, err);
 }
 
 int tu_svd_split(const float *w, uint64_t rows, uint64_t cols, uint64_t rank, float *u,

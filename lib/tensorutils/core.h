@@ -18,6 +18,7 @@
 #include "core/io.h"
 #include "core/job.h"
 #include "core/json.h"
+#include "core/linalg.h"
 #include "core/mem.h"
 #include "core/names.h"
 #include "core/pattern.h"

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* GPTQ, SparseGPT, the scale searches and rotations. Codes and losses are those of
  * IST-DASLab/gptq's and sparsegpt's algorithms written down in numpy, in double. */
-#include "quant/linalg.h"
 #include "inputs.h"
 #include "kit.h"
 #include "tensorutils/quant/calib.h"
@@ -42,7 +41,7 @@ static void test_factor(void)
 {
     double h[4] = {2.02, 1, 1, 2.02};
     static const double want[3] = {.809789474, -.400885878, .703597545};
-    ok(tui_cholesky(h, 2) && !tui_cholesky_inverse(h, 2, NULL) && tui_cholesky(h, 2),
+    ok(tu_cholesky(h, 2) && !tu_cholesky_inverse(h, 2, NULL) && tu_cholesky(h, 2),
        "factors");
     ok(fabs(h[0] - want[0]) < 1e-9 && fabs(h[2] - want[1]) < 1e-9 &&
            fabs(h[3] - want[2]) < 1e-9,
@@ -51,7 +50,7 @@ static void test_factor(void)
     ok(fabs(e + .123488886) < 1e-9 && fabs(w1 + .449504950) < 1e-9, "e %.9f, w %.9f", e,
        w1);
     double bad[4] = {1, 2, 2, 1};
-    ok(!tui_cholesky(bad, 2), "an indefinite matrix is noticed");
+    ok(!tu_cholesky(bad, 2), "an indefinite matrix is noticed");
 }
 
 static const struct {
@@ -271,7 +270,7 @@ static void test_algebra(void)
     double a[12] = {3, 1, 0, 1, 2, 1, 0, 1, 1, 2, 0, 1}, u[12], s[3], v[12], t[12];
     static const double sigma[3] = {4.1854510, 2.0825124, 1.0701134},
                         v1[3] = {.8562284, .4415397, .2681709};
-    ok(!tui_svd(a, 4, 3, u, s, v, NULL), "singular values");
+    ok(!tu_svd(a, 4, 3, u, s, v, NULL), "singular values");
     for (unsigned i = 0; i < 3; i++)
         ok(fabs(s[i] - sigma[i]) < 1e-7 && fabs(v[i * 3] - v1[i]) < 1e-7, "%.7f, %.7f",
            s[i], v[i * 3]);
@@ -285,10 +284,10 @@ static void test_algebra(void)
             t[j * 4 + i] = a[i * 3 + j];
         }
     ok(bad < 1e-12, "the product is the matrix: %g", bad);
-    ok(!tui_svd(t, 3, 4, u, s, v, NULL) && fabs(s[2] - sigma[2]) < 1e-7,
+    ok(!tu_svd(t, 3, 4, u, s, v, NULL) && fabs(s[2] - sigma[2]) < 1e-7,
        "of the transpose");
     double h[9] = {2, 1, 0, 1, 2, 1, 0, 1, 2}, value[3];
-    tui_eigen(h, 3, value, v);
+    tu_eigen(h, 3, value, v);
     ok(fabs(value[0] - 2 - sqrt(2)) < 1e-12 && fabs(value[1] - 2) < 1e-12 && v[0] > 0,
        "eigenvalues");
 }

@@ -2,13 +2,14 @@
 /* linalg.c: Cholesky, symmetric eigenvectors and singular vectors by Jacobi rotations.
  * Source: G. Golub, C. Van Loan, "Matrix Computations", 4.2, 8.5 and 8.6. Not for speed.
  */
-#include "linalg.h"
 #include <math.h>
 #include <string.h>
+#include "tensorutils/core/linalg.h"
+#include "tensorutils/core/mem.h"
 
 enum { SWEEPS = 60 };
 
-bool tui_cholesky(double *a, size_t n)
+bool tu_cholesky(double *a, size_t n)
 {
     for (size_t j = 0; j < n; j++) {
         double d = a[j * n + j];
@@ -29,7 +30,7 @@ bool tui_cholesky(double *a, size_t n)
     return true;
 }
 
-int tui_cholesky_inverse(double *l, size_t n, struct tu_err *err)
+int tu_cholesky_inverse(double *l, size_t n, struct tu_err *err)
 {
     double *w = tu_calloc(n * n, sizeof *w, err); /* L's inverse, lower */
     if (!w)
@@ -100,7 +101,7 @@ static void arrange(double *value, size_t k, double *v, size_t n, double *u, siz
     }
 }
 
-void tui_eigen(double *a, size_t n, double *value, double *v)
+void tu_eigen(double *a, size_t n, double *value, double *v)
 {
     memset(v, 0, n * n * sizeof *v);
     for (size_t i = 0; i < n; i++)
@@ -148,7 +149,7 @@ static void orthogonalise(double *w, size_t m, size_t n, double *v)
     }
 }
 
-int tui_svd(const double *a, size_t m, size_t n, double *u, double *s, double *v,
+int tu_svd(const double *a, size_t m, size_t n, double *u, double *s, double *v,
             struct tu_err *err)
 {
     bool wide = m < n;
@@ -180,7 +181,7 @@ int tui_svd(const double *a, size_t m, size_t n, double *u, double *s, double *v
     return 0;
 }
 
-void tui_product(const double *a, bool ta, const double *b, bool tb, size_t m, size_t n,
+void tu_product(const double *a, bool ta, const double *b, bool tb, size_t m, size_t n,
                  size_t k, double *c)
 {
     for (size_t i = 0; i < m; i++)
