@@ -62,7 +62,7 @@ static int run(struct tu_ctx *ctx, int argc, char **argv)
     for (size_t i = 1; i < n && !rc && !status; i++)
         rc = shard_open(ctx, &with[i - 1], argv[i], shard_from(), &o, &err);
     if (!rc && !status) {
-        struct tu_mean mean = {(const struct tu_ckpt *const *)with, n - 1, w};
+        struct tu_mean mean = {(const struct tu_ckpt *const *)with, n - 1, w, false};
         o.mean = &mean;
         status = shard_convert(ctx, argv[0], shard_from(), argv[n], &target, &o);
     }

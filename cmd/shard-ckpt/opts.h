@@ -60,6 +60,7 @@ int shard_convert(struct tu_ctx *ctx, const char *source, const char *from_spec,
 const char *shard_from(void);
 
 extern const struct tu_cmd cmd_ls, cmd_verify, cmd_digest, cmd_diff, cmd_plan, cmd_convert, cmd_cat,
-    cmd_save, cmd_inspect, cmd_prune, cmd_order, cmd_average, cmd_rename, cmd_layout;
+    cmd_save, cmd_inspect, cmd_prune, cmd_order, cmd_average, cmd_rename, cmd_layout,
+    cmd_lora_merge, cmd_lora_extract;
 
 #endif

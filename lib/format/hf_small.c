@@ -14,7 +14,7 @@ bool tu_hf_travels(const char *name)
         "config.json", "generation_config.json", "vocab.json", "vocab.txt", "merges.txt",
         "special_tokens_map.json", "added_tokens.json", "chat_template.jinja",
         "chat_template.json", "preprocessor_config.json", "processor_config.json",
-        "tekken.json", "README.md", "LICENSE", NULL };
+        "tekken.json", "adapter_config.json", "README.md", "LICENSE", NULL };
     size_t n = strlen(name);
     for (const char *const *w = whole; *w; w++)
         if (!strcmp(name, *w))

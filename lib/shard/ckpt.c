@@ -23,6 +23,7 @@ const struct tu_layout *const tu_layouts[] = {
     &tui_layout_torch_dist,
     &tui_layout_dcp,
     &tui_layout_dcp_hf,
+    &tui_layout_peft,
     NULL,
 };
 

@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "move.h"
+#include "lora.h"
 
 /* Bytes of a worker's windows that stay in the cache of its core on their way through. */
 #define WINDOW_CACHED ((uint64_t)1 << 20)
@@ -30,9 +30,11 @@ struct term {
 /* An atom on its way through a worker. */
 struct lane {
     uint32_t atom;
-    uint32_t dtype;    /* of the window: the atom's own, or f64 for a mean */
+    uint32_t dtype;    /* of the window: the atom's own, or f64 for a mean or an adapter */
     struct term *term; /* [terms]: the source, or all that a mean is of */
     size_t terms;
+    struct tui_delta *delta; /* [deltas] to add one after the other */
+    size_t deltas;
     struct tui_parts out;
     struct tui_window window;
     struct tu_sha256 *sha;
@@ -54,6 +56,8 @@ struct mover {
     const struct tu_shard_opts *o;
     const struct tu_mean *mean; /* NULL: none */
     uint32_t **twin;            /* [mean->n][from->atoms]: its number there */
+    struct tu_lora *const *lora; /* [loras] */
+    size_t loras;
     const struct tu_job *job;
     struct tu_sink **sink;    /* [to->files] */
     struct tu_digest *digest; /* [from->atoms] or NULL */
@@ -91,6 +95,7 @@ static void mover_release(struct mover *m)
             tu_free(w->lane[k].window.data);
             tu_sha256_free(w->lane[k].sha);
             tu_free(w->lane[k].term);
+            tu_free(w->lane[k].delta);
         }
         tu_free(w->cast[0]);
         tu_free(w->cast[1]);
@@ -112,7 +117,8 @@ static int worker_init(struct mover *m, struct worker *w, struct tu_err *err)
     for (unsigned k = 0; k < m->lanes; k++) {
         w->lane[k].term =
             tu_calloc(1 + (m->mean ? m->mean->n : 0), sizeof(struct term), err);
-        if (!w->lane[k].term ||
+        w->lane[k].delta = tu_calloc(m->loras + 1, sizeof *w->lane[k].delta, err);
+        if (!w->lane[k].term || !w->lane[k].delta ||
             !(w->lane[k].window.data = tu_alloc((size_t)m->bytes, 1, err)))
             return TU_ENOMEM;
         if (m->o && m->o->sha256 && !(w->lane[k].sha = tu_sha256_new(err)))
@@ -145,7 +151,7 @@ static unsigned lanes_of(const struct mover *m, uint64_t share)
 static int mover_init(struct mover *m, struct tu_err *err)
 {
     m->workers = m->put ? 1 : tu_pool_size(m->job ? m->job->pool : NULL);
-    m->casts = m->mean || has_casts(m->from) || (m->to && has_casts(m->to));
+    m->casts = m->mean || m->loras || has_casts(m->from) || (m->to && has_casts(m->to));
     uint64_t share = tu_job_memory(m->job) / m->workers;
     m->lanes = lanes_of(m, share);
     m->bytes = share / (m->lanes + (m->casts ? 3 : 1));
@@ -314,9 +320,13 @@ static int fill_term(const struct mover *m, struct worker *wk, const struct term
 static int fill_lane(struct mover *m, struct worker *wk, struct lane *l,
                      struct tu_err *err)
 {
-    if (l->terms == 1)
-        return fill_term(m, wk, l->term, l->dtype, &l->window, err);
     double *sum = (double *)(void *)l->window.data, total = 0;
+    if (l->terms == 1) {
+        int rc = fill_term(m, wk, l->term, l->dtype, &l->window, err);
+        for (size_t i = 0; i < l->deltas && !rc; i++)
+            tui_delta_apply(&l->delta[i], sum, l->window.r0, l->window.r1);
+        return rc;
+    }
     size_t n = (size_t)((l->window.r1 - l->window.r0) * l->window.cols);
     struct tui_window one = l->window;
     int rc = 0;
@@ -330,7 +340,7 @@ static int fill_lane(struct mover *m, struct worker *wk, struct lane *l,
             for (size_t k = 0; k < n; k++)
                 sum[k] += weight * value[k];
     }
-    for (size_t k = 0; k < n && !rc; k++)
+    for (size_t k = 0; k < n && !rc && !m->mean->sum; k++)
         sum[k] /= total;
     return rc;
 }
@@ -397,6 +407,31 @@ static int lane_terms(const struct mover *m, struct lane *l, struct tu_err *err)
     return rc;
 }
 
+/* What adapters add to the atom, or put in its place. */
+static int lane_adapters(const struct mover *m, struct lane *l, struct tu_err *err)
+{
+    const struct tu_tensor *t = &m->from->atom[l->atom].tensor;
+    int rc = 0;
+    for (size_t i = 0; i < m->loras && !rc; i++) {
+        struct tui_delta *d = &l->delta[l->deltas];
+        uint32_t whole = UINT32_MAX;
+        bool yes;
+        rc = tui_lora_delta(m->lora[i], t, d, &whole, &yes, err);
+        if (rc || !yes)
+            continue;
+        l->deltas += d->rank != 0;
+        if (whole == UINT32_MAX)
+            continue;
+        for (; !d->rank && l->deltas; l->deltas--) /* of what is no longer there */
+            tui_delta_release(&l->delta[l->deltas - 1]);
+        tui_parts_release(&l->term->in);
+        rc = term_open(l->term, tui_lora_ckpt(m->lora[i]), whole, err);
+    }
+    if (l->deltas)
+        l->dtype = TU_F64;
+    return rc;
+}
+
 static int lane_open(const struct mover *m, struct lane *l, uint32_t atom,
                      struct tu_err *err)
 {
@@ -404,7 +439,10 @@ static int lane_open(const struct mover *m, struct lane *l, uint32_t atom,
     l->atom = atom;
     l->dtype = t->dtype;
     l->terms = 1;
+    l->deltas = 0;
     int rc = m->mean ? lane_terms(m, l, err) : term_open(l->term, m->from, atom, err);
+    if (!rc && m->loras)
+        rc = lane_adapters(m, l, err);
     l->window.elem = elem_of(l->dtype);
     if (!rc && m->to)
         rc = tui_parts_of(&l->out, m->to, atom, true, err);
@@ -415,6 +453,8 @@ static void lane_close(struct lane *l)
 {
     for (size_t i = 0; i < l->terms; i++)
         tui_parts_release(&l->term[i].in);
+    for (size_t i = 0; i < l->deltas; i++)
+        tui_delta_release(&l->delta[i]);
     tui_parts_release(&l->out);
 }
 
@@ -598,19 +638,30 @@ int tui_move(const struct tu_ckpt *from, const struct tu_ckpt *to, struct tu_sin
     struct mover m = {
         .from = from, .to = to, .o = o, .job = job, .digest = digest, .sink = sink};
     m.mean = o ? o->mean : NULL;
+    m.lora = o ? o->lora : NULL;
+    m.loras = o ? o->loras : 0;
     return run(&m, err);
+}
+
+int tui_walk_mean(const struct tu_ckpt *c, uint32_t a, const struct tu_mean *mean,
+                  uint32_t **twin, const struct tu_job *job, tu_put_fn put, void *ctx,
+                  struct tu_err *err)
+{
+    struct mover m = {.from = c, .mean = mean, .job = job, .put = put, .put_ctx = ctx};
+    struct task one = {.atom = {a}, .n = 1};
+    int rc = mover_init(&m, err);
+    m.task = &one;
+    m.twin = twin;
+    if (!rc)
+        rc = move_task(&m, 0, 0, err);
+    m.task = NULL;
+    m.twin = NULL; /* the caller's */
+    mover_release(&m);
+    return rc;
 }
 
 int tu_ckpt_walk(const struct tu_ckpt *c, uint32_t a, const struct tu_job *job,
                  tu_put_fn put, void *ctx, struct tu_err *err)
 {
-    struct mover m = {.from = c, .job = job, .put = put, .put_ctx = ctx};
-    struct task one = {.atom = {a}, .n = 1};
-    int rc = mover_init(&m, err);
-    m.task = &one;
-    if (!rc)
-        rc = move_task(&m, 0, 0, err);
-    m.task = NULL;
-    mover_release(&m);
-    return rc;
+    return tui_walk_mean(c, a, NULL, NULL, job, put, ctx, err);
 }

@@ -47,6 +47,12 @@ int tui_window_empty(const struct tu_ckpt *c, const struct tui_part *p,
 int tui_mean_twins(const struct tu_ckpt *c, const struct tu_mean *mean, uint32_t ***twin,
                    struct tu_err *err);
 
+/* tu_ckpt_walk of a mean, in float64; twin by tui_mean_twins. Without a mean (NULL, NULL) the
+ * atom as it is. */
+int tui_walk_mean(const struct tu_ckpt *c, uint32_t a, const struct tu_mean *mean,
+                  uint32_t **twin, const struct tu_job *job, tu_put_fn put, void *ctx,
+                  struct tu_err *err);
+
 /* All atoms of `from` into the sinks [to->files] of `to`; where a sink is NULL another
  * process writes; digest [from->atoms] or NULL.
  */

@@ -23,6 +23,7 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
+#include "lora.h"
 #include "publish.h"
 
 static int remove_one(const char *path, const struct stat *st, int type, struct FTW *at)
@@ -198,6 +199,11 @@ int tui_refuse(const struct tu_ckpt *from, struct tu_ckpt *to,
     int rc = refuse_overlap(from, to, err);
     for (size_t i = 0; o && o->mean && i < o->mean->n && !rc; i++)
         rc = refuse_overlap(o->mean->with[i], to, err);
+    for (size_t i = 0; o && i < o->loras && !rc; i++) {
+        rc = refuse_overlap(tui_lora_ckpt(o->lora[i]), to, err);
+        if (!rc)
+            rc = tui_lora_fits(o->lora[i], from, o, err);
+    }
     if (!rc && !from->atoms && from->dropped)
         rc = tu_fail(err, TU_EINCOMPLETE,
                      "%.200s: none of its %llu tensors is taken by this layout",

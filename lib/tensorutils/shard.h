@@ -179,6 +179,7 @@ struct tu_mean {
     const struct tu_ckpt *const *with; /* [n] beside the source itself */
     size_t n;
     const double *weight; /* [n + 1], the source's first */
+    bool sum;             /* not divided */
 };
 
 /* The tensors that a refusal counts, all of them, where its message has room for a few.
@@ -188,6 +189,18 @@ struct tu_refused {
     struct tu_buf names; /* one after the other, each with its ending NUL */
     size_t n;
 };
+
+/* Adapters of low rank (LoRA, DoRA), opened: what each adds to which weight. In any layout
+ * that keeps adapter_config.json beside the tensors. */
+struct tu_lora;
+struct tu_shard_opts;
+/* strength: a factor on what it adds, 1 as it was trained. Errors: TU_EFORMAT names the key
+ * or tensor that is not understood; TU_EUNSUP for other kinds of adapters and for those
+ * that start from changed weights. */
+TU_API TU_MUST int tu_lora_open(struct tu_lora **out, const char *path, double strength,
+                                const struct tu_shard_opts *o, const struct tu_job *job,
+                                struct tu_err *err);
+TU_API void tu_lora_close(struct tu_lora *l); /* NULL allowed */
 
 /* Other names for tensors: the first pattern that matches from a name's start gives the
  * matched part another text (tu_pattern_expand). */
@@ -214,6 +227,9 @@ struct tu_shard_opts {
     bool resume; /* file by file, and a run after an interruption keeps those that are done */
     bool weights_only; /* leave the optimizer's states out */
     const struct tu_mean *mean;     /* of a conversion; NULL: none */
+    struct tu_lora *const *lora;    /* [loras] of a conversion without a mean: added to the
+                                     * weights one after the other, in float64, rounded once */
+    size_t loras;
     const struct tu_rename *rename; /* [renames]: no family's map is used, names are those
                                      * of the files, changed */
     size_t renames;
@@ -310,6 +326,25 @@ TU_API TU_MUST int tu_ckpt_convert(const struct tu_ckpt *from, struct tu_ckpt *t
                                    const struct tu_shard_opts *o,
                                    const struct tu_job *job, struct tu_digest *digest,
                                    struct tu_err *err);
+/* Extracting an adapter: for each matrix of a layer of `base` the factors of rank `rank`
+ * whose product is nearest to tuned - base, by a truncated singular value decomposition. */
+struct tu_fit {
+    const char *name;   /* of the weight */
+    double delta, rest; /* Frobenius norms of the difference, and of what is left of it */
+};
+struct tu_extract {
+    const struct tu_ckpt *base, *tuned; /* of the same tensors; base's selection counts */
+    uint64_t rank;
+    unsigned rounds;          /* of subspace iteration; 0: 4 */
+    const char *base_name;    /* for base_model_name_or_path */
+    const struct tu_fit *fit; /* [fits] filled, as long-lived as the adapter */
+    size_t fits;
+    uint64_t others; /* filled: tensors that differ too and are no such matrices */
+};
+/* The adapter as a checkpoint, f32, that converts to layout peft and any other; its tensors
+ * stay in memory. Errors: TU_EINCOMPLETE where the two do not hold the same tensors. */
+TU_API TU_MUST int tu_lora_extract(struct tu_ckpt **out, struct tu_extract *x,
+                                   const struct tu_job *job, struct tu_err *err);
 /* The C-order bytes of atom number a, in order, by windows. */
 typedef int (*tu_put_fn)(void *ctx, const void *p, size_t n, struct tu_err *err);
 TU_API TU_MUST int tu_ckpt_walk(const struct tu_ckpt *c, uint32_t a,

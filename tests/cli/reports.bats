@@ -112,6 +112,8 @@ reports() {
     reports shard-ckpt prune "$llama" p
     reports shard-ckpt average "$llama" "$llama" q
     reports shard-ckpt rename 'x=y' "$llama" r
+    reports shard-ckpt lora-merge "$llama" "$ROOT/tests/data/peft/plain" s
+    reports shard-ckpt lora-extract --rank 1 "$llama" s t
     reports shard-ckpt load-order "$llama"
     reports shard-ckpt layout show megatron
 
