@@ -234,7 +234,8 @@ static int torchtitan(struct tu_buf *b, const struct tu_train_query *q,
 {
     const struct tu_layout_choice *a = &r->at;
     static const char *const ac[] = {"none", "selective", "full"};
-    return tu_buf_printf(
+    uint64_t stages = (uint64_t)a->pp * tui_chunks(a);
+    int rc = tu_buf_printf(
         b, err,
         "[training]\nlocal_batch_size = %llu\nglobal_batch_size = %llu\nseq_len = "
         "%llu\n\n"
@@ -242,11 +243,20 @@ static int torchtitan(struct tu_buf *b, const struct tu_train_query *q,
         "data_parallel_shard_degree = %u\ntensor_parallel_degree = %u\n"
         "pipeline_parallel_degree = %u\npipeline_parallel_schedule = \"%s\"\n"
         "pipeline_parallel_microbatch_size = %u\ncontext_parallel_degree = %u\n"
-        "expert_parallel_degree = %u\n\n[activation_checkpoint]\nmode = \"%s\"\n",
+        "expert_parallel_degree = %u\nexpert_tensor_parallel_degree = %u\n",
         (unsigned long long)(q->batch / a->dp), (unsigned long long)q->batch,
         (unsigned long long)q->seq, a->zero ? 1 : a->dp, a->zero ? a->dp : 1, a->tp,
         a->pp, a->pp > 1 ? titan_schedule(a->schedule) : "1F1B", a->mb, a->cp, a->ep,
-        ac[a->recompute]);
+        a->ep > 1 ? a->tp : 1);
+    if (!rc && a->pp > 1) /* otherwise it counts embedding and head as a layer each */
+        rc = tu_buf_printf(b, err,
+                           "pipeline_parallel_layers_per_stage = %llu\n"
+                           "pipeline_parallel_first_stage_less_layers = 0\n"
+                           "pipeline_parallel_last_stage_less_layers = 0\n",
+                           (unsigned long long)(q->model->layers / stages));
+    return rc ? rc
+              : tu_buf_printf(b, err, "\n[activation_checkpoint]\nmode = \"%s\"\n",
+                              ac[a->recompute]);
 }
 
 /* Offload is a part of ZeRO, even where there is one device to split over. */
@@ -342,9 +352,17 @@ static const char *megatron_lacks(const struct tu_train_query *q,
 static const char *titan_lacks(const struct tu_train_query *q,
                                const struct tu_layout_choice *a)
 {
-    (void)q;
+    uint32_t shared = a->cp * (a->zero ? a->dp : 1); /* dp_shard · cp */
     if (a->pp > 1 && !titan_schedule(a->schedule))
         return a->schedule;
+    if (a->pp > 1 && q->uneven)
+        return "stages of uneven layers";
+    /* Experts are cut as planned, by tp too: then a group of ep takes all of cp and a part
+     * of those that share parameters. */
+    if (a->ep > 1 && (a->ep % a->cp || shared % a->ep))
+        return "expert parallelism but among devices that share parameters (ZeRO 3) or cp";
+    if (q->seq % ((uint64_t)a->tp * a->cp * 2) && (a->tp > 1 || a->cp > 1))
+        return "sequences that do not divide by tp and twice cp";
     return a->zero == 1 || a->zero == 2 ? "ZeRO 1 and 2" : a->offload ? "offload" : NULL;
 }
 

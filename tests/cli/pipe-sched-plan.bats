@@ -97,6 +97,40 @@ END
     assert_equal "$stderr" ''
 }
 
+@test "plan: torchtitan's ParallelDims accepts what is written for experts" {
+    needs_python
+    cat >config.json <<'END'
+{"model_type": "mixtral", "hidden_size": 4096, "num_hidden_layers": 32, "num_attention_heads": 32,
+ "num_key_value_heads": 8, "intermediate_size": 14336, "vocab_size": 32000,
+ "num_local_experts": 8, "num_experts_per_tok": 2, "tie_word_embeddings": false}
+END
+    for more in "--max-pp 1" "--max-pp 1 --max-tp 1" "--max-tp 2 --max-pp 2" "--max-cp 4 --seq 32768 --max-pp 1" ""; do
+        # shellcheck disable=SC2086 # words
+        pipe-sched plan --config config.json --gpus 64 --batch 256 $more --emit torchtitan >job 2>note
+        run -0 python3 - job <<'END'
+import sys
+v = {}
+for line in open(sys.argv[1]):
+    key, eq, value = line.partition(" = ")
+    if eq:
+        v[key] = value.strip()
+d = lambda key: int(v[key + "_degree"])
+rep, shard, cp, tp, pp = (d(k) for k in ("data_parallel_replicate", "data_parallel_shard",
+                                         "context_parallel", "tensor_parallel", "pipeline_parallel"))
+ep, etp = d("expert_parallel"), d("expert_tensor_parallel")
+assert rep * shard * cp * tp * pp == 64
+if ep > 1:
+    assert etp in (tp, 1)
+    if etp == tp:
+        assert ep % cp == 0 and shard * cp % ep == 0
+    else:
+        assert ep % (cp * tp) == 0 and shard * cp * tp % ep == 0
+if pp > 1:
+    assert 32 / int(v["pipeline_parallel_layers_per_stage"]) % pp == 0
+END
+    done
+}
+
 @test "plan: a cluster file, named links; the command line wins" {
     printf '# two nodes\ngpu = a100\ngpus = 16\nnetwork = ib-hdr\nlink=300GB/s\n' >cluster
     args='--layers 24 --hidden 2304 --heads 24 --batch 64 --top 1 --json'

@@ -79,6 +79,11 @@ SET(h1, pipeline(); row.at.schedule = "zb-h1")
 SET(h1_alone, row.at.schedule = "zb-h1")
 SET(context, row.at.cp = 2; row.at.dp = 4)
 SET(sparse, experts(); row.at.ep = 4)
+SET(sparse3, sparse(); row.at.zero = 3)
+SET(sparse_ring, experts(); row.at.cp = row.at.ep = 2; row.at.dp = 4)
+SET(sparse_wide, sparse3(); row.at.cp = 8; row.at.dp = 2)
+SET(sparse_tensors, sparse3(); row.at.tp = 2; row.at.dp = 4)
+SET(odd_seq, row.at.cp = 2; row.at.dp = 4; q.seq = 2050)
 SET(tensors, row.at.tp = 2; row.at.dp = 4)
 SET(sequence, tensors(); q.sequence_parallel = true)
 SET(zero1, row.at.zero = 1)
@@ -198,7 +203,16 @@ static const struct {
      NULL},
     {"torchtitan", pipeline, 0, "schedule = \"1F1B\"\n",
      "pipeline_parallel_degree = 4\n"},
-    {"torchtitan", rounds, 0, "schedule = \"Interleaved1F1B\"\n", NULL},
+    {"torchtitan", rounds, 0, "schedule = \"Interleaved1F1B\"\n",
+     "layers_per_stage = 2\npipeline_parallel_first_stage_less_layers = 0\n"},
+    {"torchtitan", ragged, TU_EUNSUP, "stages of uneven layers", NULL},
+    /* ParallelDims: with etp = tp, ep % cp and dp_shard * cp % ep are 0. */
+    {"torchtitan", sparse3, 0, "expert_parallel_degree = 4\n", "shard_degree = 8\n"},
+    {"torchtitan", sparse_ring, 0, "expert_parallel_degree = 2\n", "shard_degree = 1\n"},
+    {"torchtitan", sparse_tensors, 0, "expert_tensor_parallel_degree = 2\n", NULL},
+    {"torchtitan", sparse, TU_EUNSUP, "among devices that share parameters", NULL},
+    {"torchtitan", sparse_wide, TU_EUNSUP, "among devices that share parameters", NULL},
+    {"torchtitan", odd_seq, TU_EUNSUP, "do not divide by tp and twice cp", NULL},
     {"torchtitan", vee, 0, "schedule = \"ZBVZeroBubble\"\n", NULL},
     {"torchtitan", h1_alone, 0, "schedule = \"1F1B\"\n",
      "pipeline_parallel_degree = 1\n"},
