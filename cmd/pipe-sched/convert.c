@@ -10,7 +10,9 @@ static struct {
     uint64_t depth;
     bool strip, merge, recompute, offload, compute;
     int recv;
-} opt = {.depth = 3};
+} opt = {.depth = UINT64_MAX};
+
+#define PREFETCH 3
 
 static const char *const recvs[] = {"asap", "late", NULL};
 
@@ -32,7 +34,8 @@ static const struct tu_opt draw_options[] = {
 static const struct tu_opt lower_options[] = {
     PIPE_INPUT_OPTIONS,
     PIPE_TO_OPTION(&opt.to, "json"),
-    {0, "prefetch", "N", "stages gathered ahead of use; 0: parameters are not gathered",
+    {0, "prefetch", "N",
+     "stages gathered ahead of use; 0: parameters are not gathered; default 3",
      TU_OPT_U64, &opt.depth, NULL, 0},
     {0, "merge", NULL, "an I directly followed by its W becomes a B first", TU_OPT_FLAG,
      &opt.merge, NULL, 0},
@@ -46,6 +49,16 @@ static const struct tu_opt lower_options[] = {
      TU_OPT_CHOICE, &opt.recv, recvs, 0},
     {0},
 };
+
+/* --prefetch, or by default what is not there yet. */
+static uint32_t prefetch(const struct tu_sched *s)
+{
+    for (uint32_t r = 0; opt.depth == UINT64_MAX && r < s->ranks; r++)
+        for (size_t i = 0; i < s->n[r]; i++)
+            if (s->op[r][i].kind >= TU_OP_UNSHARD && s->op[r][i].kind <= TU_OP_REDUCE)
+                return 0;
+    return opt.depth == UINT64_MAX ? PREFETCH : (uint32_t)tu_min(opt.depth, 4096);
+}
 
 /* Replace *s by what `how` makes of it. */
 static int change(struct tu_sched **s, const struct tu_lower *how, struct tu_err *err)
@@ -94,8 +107,7 @@ static int run(struct tu_ctx *ctx, int argc, char **argv)
     struct tu_err err;
     struct tu_cost c;
     struct tu_sched *s;
-    struct tu_lower how = {.depth = (uint32_t)tu_min(opt.depth, 4096),
-                           .recompute = opt.recompute,
+    struct tu_lower how = {.recompute = opt.recompute,
                            .offload = opt.offload,
                            .merge = opt.merge,
                            .transfers = !opt.compute,
@@ -114,6 +126,7 @@ static int run(struct tu_ctx *ctx, int argc, char **argv)
         rc = pipe_load(ctx, argc, argv, &s, &c, &err);
     if (rc)
         return tu_error(ctx, &err);
+    how.depth = prefetch(s);
     if (lower || opt.strip)
         rc = change(&s, lower ? &how : NULL, &err);
     if (!rc)

@@ -334,6 +334,22 @@ static void step(const struct tu_sched **now, struct tu_sched **own,
     *now = *own = made;
 }
 
+/* What is there cannot be written again. */
+static int written(const struct tu_sched *s, const struct tu_lower *how, struct tu_err *err)
+{
+    for (uint32_t r = 0; r < s->ranks; r++)
+        for (size_t i = 0; i < s->n[r]; i++) {
+            unsigned kind = s->op[r][i].kind;
+            bool gathers = kind >= TU_OP_UNSHARD && kind <= TU_OP_REDUCE;
+            if (gathers ? how->depth != 0 : kind >= TU_OP_SEND_F)
+                return tu_fail(
+                    err, TU_EUSAGE, "lower: rank %u, position %zu: %s written already%s", r,
+                    i, gathers ? "gathers are" : "communication is",
+                    gathers ? "; with --prefetch 0 they are kept" : "");
+        }
+    return 0;
+}
+
 int tu_sched_lower(struct tu_sched **out, const struct tu_sched *s,
                    const struct tu_lower *how, struct tu_err *err)
 {
@@ -344,13 +360,9 @@ int tu_sched_lower(struct tu_sched **out, const struct tu_sched *s,
     if (s->deps == TU_DEPS_DIFFUSION && how->transfers)
         return tu_fail(err, TU_EUSAGE,
                        "lower: the broadcasts of a diffusion are no SEND and RECV");
-    for (uint32_t r = 0; r < s->ranks; r++)
-        for (size_t i = 0; i < s->n[r]; i++)
-            if (s->op[r][i].kind >= TU_OP_SEND_F)
-                return tu_fail(
-                    err, TU_EUSAGE,
-                    "lower: rank %u, position %zu: communication is written already", r,
-                    i);
+    rc = written(s, how, err);
+    if (rc)
+        return rc;
     if (how->merge && !(rc = merged(&made, now, err)))
         step(&now, &own, made);
     if (!rc && (how->recompute || how->offload) &&

@@ -276,11 +276,12 @@ struct tu_lower {
     bool recompute; /* F keeps a checkpoint, R stands before each backward */
     bool offload;   /* activations go to the host behind F and come back before use */
     uint32_t
-        depth; /* stages gathered ahead (UNSHARD, RESHARD, REDUCE_GRAD); 0: not at all */
+        depth; /* stages gathered ahead (UNSHARD, RESHARD, REDUCE_GRAD); 0: none, those that
+                  are there stay */
     bool transfers; /* SEND and RECV */
     bool late;      /* a RECV directly before its consumer, else as soon as it is sent */
 };
-/* Write every transfer down. Errors: TU_EUSAGE when it is there already or s is not
+/* Write communication down. Errors: TU_EUSAGE when it is there already or s is not
  * valid. */
 TU_API TU_MUST int tu_sched_lower(struct tu_sched **out, const struct tu_sched *s,
                                   const struct tu_lower *how, struct tu_err *err);

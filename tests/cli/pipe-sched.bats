@@ -685,3 +685,23 @@ END
         cat t | pipe-sched $args --times - 2>&1 | cmp - want
     done
 }
+
+@test "lower keeps the gathers that a schedule has" {
+    for name in zeropp:unit=4,fsdp=1 breadth-first:fsdp=1; do
+        pipe-sched gen -s $name -p 4 -m 8 -o s.json
+        pipe-sched lower s.json -o low.json
+        pipe-sched lower --prefetch 0 s.json | cmp - low.json
+        run -0 pipe-sched verify low.json
+        # The same operations in the same order, and SEND and RECV of each of 7 hops there and back.
+        pipe-sched convert --to csv low.json | sed -E 's/[0-9]+(SEND|RECV)_[FB][0-9]+,?//g; s/,\r/\r/' >stripped
+        pipe-sched convert --to csv s.json | cmp - stripped
+        pipe-sched convert --to csv low.json | grep -oE '[0-9]+(SEND|RECV)_[FB][0-9]+' | sort | uniq >once
+        assert_equal "$(wc -l <once)" $((2 * 2 * 7 * 8))
+        run -2 pipe-sched lower --prefetch 2 s.json
+        assert_output --partial 'gathers are written already'
+        run -2 pipe-sched lower low.json
+        assert_output --partial 'communication is written already'
+        # No R stands where its parameters are not there.
+        pipe-sched lower --recompute --offload s.json | pipe-sched verify
+    done
+}
