@@ -3,8 +3,9 @@
  * micro-batch, putting weight gradients where a rank would wait anyway.
  *
  * Eight variants (three yes-or-no rules) are tried and the shortest span is taken. Their rules
- * were not made for a cap below the memory of 1F1B; for that there are two lists: whatever can
- * start first does, a gradient before a forward before a weight gradient.
+ * were not made for a cap below the memory of 1F1B, nor for stages of unequal times; for those
+ * there are two lists more: whatever can start first does, a gradient before a forward before a
+ * weight gradient.
  * Source: Qi et al., "Zero Bubble Pipeline Parallelism", 2024, section 3.1. */
 #include <string.h>
 #include "sched/memory.h"
@@ -300,10 +301,19 @@ static void end(struct grow *g)
     tu_free(g->kind);
 }
 
+static bool uneven(const struct tui_line *l)
+{
+    for (uint32_t k = 1; k < l->p; k++)
+        if (l->f[k] != l->f[0] || l->i[k] != l->i[0] || l->w[k] != l->w[0])
+            return true;
+    return false;
+}
+
 int tui_zb_lists(const struct tui_line *l, uint8_t *kind, int64_t *span, struct tu_err *err)
 {
     struct grow g;
-    if (!l->cap || l->cap >= l->p * l->mem_f || 3 * (uint64_t)l->p * l->m > LIST_MAX / l->p)
+    bool scarce = l->cap && l->cap < l->p * l->mem_f;
+    if (!l->cap || !(scarce || uneven(l)) || 3 * (uint64_t)l->p * l->m > LIST_MAX / l->p)
         return 0;
     int rc = begin(&g, l, err);
     for (int narrow = 0; narrow < 2 && !rc; narrow++)
