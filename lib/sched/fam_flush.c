@@ -42,34 +42,78 @@ static void one_f_one_b(struct tui_build *b, uint32_t rank, uint32_t warm, uint3
 }
 
 static int make_1f1b(struct tu_sched **out, const struct tu_sched_params *q,
-                     uint32_t per_hop, bool async, struct tu_err *err)
+                     uint32_t per_hop, struct tu_err *err)
 {
     struct tui_build b;
     tui_build_begin(&b, q->p, q->p, 1, q->m, err);
     tui_place_loop(&b);
     for (uint32_t r = 0; r < q->p && !b.code; r++)
         one_f_one_b(&b, r, least(q->m, per_hop * (q->p - 1 - r)), q->m);
-    if (!b.code)
-        b.s->async = async;
     return tui_build_end(&b, out);
 }
 
 static int plain(struct tu_sched **out, const struct tu_sched_params *q,
                  struct tu_err *err)
 {
-    return make_1f1b(out, q, 1, false, err);
+    return make_1f1b(out, q, 1, err);
 }
 
 static int eager(struct tu_sched **out, const struct tu_sched_params *q,
                  struct tu_err *err)
 {
-    return make_1f1b(out, q, 2, false, err);
+    return make_1f1b(out, q, 2, err);
+}
+
+/* What the keys `sync`, `versions` and `accumulate` ask for. */
+static int weights(const struct tu_sched_params *q, enum tu_weights *how,
+                   uint32_t *accumulate, struct tu_err *err)
+{
+    int rc = 0;
+    const char *sync = tui_key_text(q, "sync", "stash");
+    bool two = q->spec && tu_spec_get(q->spec, "versions");
+    uint64_t versions = tui_key(q, "versions", 2, &rc, err);
+    uint64_t of = tui_key(q, "accumulate", two ? q->p : 1, &rc, err);
+    bool vertical = !strcmp(sync, "vertical");
+    if (rc)
+        return rc;
+    if (!vertical && strcmp(sync, "stash"))
+        return tu_fail(err, TU_EUSAGE, "pipedream: sync '%.20s': stash or vertical", sync);
+    if (two && (versions != 2 || vertical))
+        return tu_fail(err, TU_EUSAGE,
+                       "pipedream: versions: 2 can be asked for, and has a sync of its own");
+    if (two ? of < q->p || of > TU_SCHED_MAX : of != 1)
+        return tu_fail(err, TU_EUSAGE,
+                       two ? "pipedream: accumulate: %llu: two versions need at least as many "
+                             "micro-batches to an update as ranks"
+                           : "pipedream: accumulate: %llu: more than one micro-batch to an "
+                             "update is for versions=2",
+                       (unsigned long long)of);
+    *how = two ? TU_WEIGHTS_DOUBLE : vertical ? TU_WEIGHTS_VERTICAL : TU_WEIGHTS_STASHED;
+    *accumulate = (uint32_t)of;
+    return 0;
+}
+
+static int pipedream_legal(const struct tu_sched_params *q, struct tu_err *err)
+{
+    enum tu_weights how;
+    uint32_t accumulate;
+    return weights(q, &how, &accumulate, err);
 }
 
 static int pipedream(struct tu_sched **out, const struct tu_sched_params *q,
                      struct tu_err *err)
 {
-    return make_1f1b(out, q, 1, true, err);
+    enum tu_weights how;
+    uint32_t accumulate;
+    int rc = weights(q, &how, &accumulate, err);
+    if (!rc)
+        rc = make_1f1b(out, q, 1, err);
+    if (rc)
+        return rc;
+    (*out)->async = true;
+    (*out)->weights = how;
+    (*out)->accumulate = accumulate;
+    return 0;
 }
 
 static int seq_legal(const struct tu_sched_params *q, struct tu_err *err)
@@ -107,6 +151,7 @@ static int seq(struct tu_sched **out, const struct tu_sched_params *q, struct tu
 }
 
 static const char *const gpipe_keys[] = {"reverse", NULL};
+static const char *const pipedream_keys[] = {"sync", "versions", "accumulate", NULL};
 static const char *const seq_keys[] = {"slices", NULL};
 
 const struct tu_schedule tui_gpipe = {
@@ -136,10 +181,12 @@ const struct tu_schedule tui_eager_1f1b = {
 };
 const struct tu_schedule tui_pipedream = {
     .name = "pipedream",
-    .help = "1F1B without a flush: stashed weight versions",
-    .source = "PipeDream, 2019",
+    .help = "1F1B without a flush: weight versions stashed, in step, or two",
+    .source = "PipeDream, 2019, and PipeDream-2BW, 2021",
     .chunks_min = 1,
     .chunks_max = 1,
+    .key = pipedream_keys,
+    .legal = pipedream_legal,
     .make = pipedream,
 };
 const struct tu_schedule tui_seq_1f1b = {

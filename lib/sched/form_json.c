@@ -13,6 +13,7 @@
 
 #define SCHEMA "tensorutils.schedule/1"
 
+static const char *const weights_names[] = {"stashed", "vertical", "double"};
 static const char *const deps_names[] = {"train", "forward", "blocking", "diffusion"};
 
 /* Writing
@@ -40,8 +41,13 @@ int tui_json_head(struct tu_buf *out, const struct tu_sched *s, const struct tu_
         tu_jw_u64(&w, "warm", s->warm);
         tu_jw_u64(&w, "stride", s->stride);
     }
-    if (s->async)
+    if (s->async) {
         tu_jw_bool(&w, "async", true);
+        if (s->weights != TU_WEIGHTS_STASHED)
+            tu_jw_str(&w, "weights", weights_names[s->weights]);
+        if (s->accumulate > 1)
+            tu_jw_u64(&w, "accumulate", s->accumulate);
+    }
     tu_jw_open(&w, "place", '[');
     for (size_t k = 0; k < (size_t)s->stages * s->pipelines; k++)
         tu_jw_u64(&w, NULL, s->place[k]);
@@ -200,6 +206,21 @@ static int read_head(const json_t *o, struct tu_sched_hint *hint, struct tu_cost
     return k.code;
 }
 
+static void read_weights(struct tu_sched *s, struct tui_keys *k)
+{
+    const json_t *v = json_object_get(k->o, "weights");
+    s->async = json_is_true(json_object_get(k->o, "async"));
+    s->accumulate = (uint32_t)tui_keys_int(k, "accumulate", 1, TU_SCHED_MAX, 1);
+    for (unsigned i = 0; v && i <= TU_WEIGHTS_DOUBLE; i++)
+        if (json_is_string(v) && !strcmp(json_string_value(v), weights_names[i])) {
+            s->weights = (enum tu_weights)i;
+            return;
+        }
+    if (v && !k->code)
+        k->code = tu_fail(k->err, TU_EFORMAT, "schedule: weights: %s, %s or %s",
+                          weights_names[0], weights_names[1], weights_names[2]);
+}
+
 static int read_deps(struct tu_sched *s, const json_t *deps, struct tu_err *err)
 {
     const char *name = json_string_value(deps);
@@ -234,7 +255,7 @@ static int apply(struct tu_sched *s, const json_t *o, struct tu_err *err)
     if (name && strlen(name) < sizeof s->name)
         memcpy(s->name, name, strlen(name) + 1);
     s->slices = (uint32_t)tui_keys_int(&k, "slices", s->slices, 1024, s->slices);
-    s->async = json_is_true(json_object_get(o, "async"));
+    read_weights(s, &k);
     if (!k.code)
         k.code = read_deps(s, json_object_get(o, "deps"), err);
     if (s->deps == TU_DEPS_DIFFUSION) {

@@ -111,6 +111,8 @@ static void like(struct tui_build *b, const struct tu_sched *s, struct tu_err *e
     b->s->warm = s->warm;
     b->s->stride = s->stride;
     b->s->async = s->async;
+    b->s->weights = s->weights;
+    b->s->accumulate = s->accumulate;
     memcpy(b->s->name, s->name, sizeof s->name);
     memcpy(b->s->place, s->place, (size_t)s->stages * s->pipelines * sizeof *s->place);
 }

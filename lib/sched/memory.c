@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include "sched/build.h"
 #include "sched/memory.h"
+#include "sched/versions.h"
 
 struct tui_mem tui_mem_of(const struct tu_cost *c, uint32_t chunks, uint32_t slices)
 {
@@ -154,36 +155,6 @@ static int64_t peak(const struct tu_sim *r, const struct tu_sched *s,
     return most;
 }
 
-/* Without a flush each backward updates the weights; a forward's version lives until its
- * backward, and the newest version always. Live versions: from the oldest forward that
- * still waits to now. */
-static int versions(struct tu_sim *r, const struct tu_sched *s, uint32_t rank,
-                    struct tu_err *err)
-{
-    uint32_t *seen =
-        tu_calloc((size_t)s->microbatches * tu_sched_chunks(s) + 1, sizeof *seen, err);
-    if (!seen)
-        return TU_ENOMEM;
-    uint32_t updates = 0, oldest = 0, forwards = 0;
-    for (size_t i = 0; i < s->n[rank]; i++) {
-        const struct tu_op *op = &s->op[rank][i];
-        if (op->kind == TU_OP_F && forwards < s->microbatches) {
-            seen[forwards++] = updates;
-        } else if (op->kind == TU_OP_B || op->kind == TU_OP_W) {
-            uint32_t age = updates - seen[oldest];
-            updates++;
-            if (age > r->staleness[rank])
-                r->staleness[rank] = age;
-            oldest += oldest < forwards;
-        }
-        uint32_t alive = oldest < forwards ? updates - seen[oldest] + 1 : 1;
-        if (alive > r->versions[rank])
-            r->versions[rank] = alive;
-    }
-    tu_free(seen);
-    return 0;
-}
-
 int tui_memory_peaks(struct tu_sim *r, const struct tu_sched *s, const struct tu_cost *c,
                      struct tu_err *err)
 {
@@ -197,8 +168,6 @@ int tui_memory_peaks(struct tu_sim *r, const struct tu_sched *s, const struct tu
         if ((r->peak[k] = peak(r, s, c, k, err)) < 0)
             return TU_ENOMEM;
         r->versions[k] = 1;
-        if (s->async && versions(r, s, k, err))
-            return TU_ENOMEM;
     }
-    return 0;
+    return s->async ? tui_weight_versions(r, s, err) : 0;
 }

@@ -87,7 +87,7 @@ void tui_build_begin(struct tui_build *b, uint32_t ranks, uint32_t stages,
         s->stages = stages;
         s->pipelines = pipelines;
         s->microbatches = mbs;
-        s->slices = 1;
+        s->slices = s->accumulate = 1;
         s->place = tu_calloc((size_t)pipelines * stages, sizeof *s->place, err);
         s->op = tu_calloc(ranks, sizeof *s->op, err);
         s->n = tu_calloc(ranks, sizeof *s->n, err);

@@ -65,11 +65,20 @@ enum tu_deps {
                           the step before left (AsyncDiff) */
 };
 
+/* Which weights a micro-batch meets in a schedule without a flush. */
+enum tu_weights {
+    TU_WEIGHTS_STASHED,  /* in its backward those of its forward */
+    TU_WEIGHTS_VERTICAL, /* on all stages those that the first had when it came in */
+    TU_WEIGHTS_DOUBLE,   /* those of two batches ago: two versions (2BW) */
+};
+
 struct tu_sched {
     char name[32]; /* of the row that made it, or "" */
     uint32_t ranks, stages, pipelines, microbatches, slices;
     enum tu_deps deps;
-    bool async;      /* no flush: weights are updated after every backward (PipeDream) */
+    bool async;      /* no flush: weights are updated while the step goes on (PipeDream) */
+    enum tu_weights weights; /* async only */
+    uint32_t accumulate;     /* async only: backwards of a stage to an update, ≥ 1 */
     uint32_t warm, stride; /* TU_DEPS_DIFFUSION only; with stride 2 the last stage repeats
                               the one before it for the earlier step of a pair */
     uint32_t *place; /* [pipelines·stages]: rank of each stage */

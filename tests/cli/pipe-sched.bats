@@ -713,3 +713,33 @@ END
         pipe-sched lower --recompute --offload s.json | pipe-sched verify
     done
 }
+
+@test "PipeDream: versions stashed, in step on all stages, or two" {
+    for p in 1 3 6; do
+        for sync in stash vertical two; do
+            key=sync=$sync
+            [ $sync = two ] && key=versions=2
+            pipe-sched gen -s pipedream:$key -p $p -m $((4 * p)) -o s.json
+            pipe-sched sim --json s.json >sim
+            # Of the definitions: p - s versions and delay p - 1 - s; p and p - 1; 2 and 1.
+            for ((s = 0; s < p; s++)); do
+                case $sync in
+                stash) echo $((p - s)) $((p - 1 - s)) ;;
+                vertical) echo $p $((p - 1)) ;;
+                two) echo 2 1 ;;
+                esac
+            done | sort >want
+            paste -d' ' <(numbers versions sim) <(numbers staleness sim) | diff - want
+            # And through every form that holds a document.
+            pipe-sched convert --to tns s.json | pipe-sched convert | cmp - s.json
+            pipe-sched lower --prefetch 0 s.json | pipe-sched convert --strip | cmp - s.json
+        done
+    done
+    run -2 pipe-sched gen -s pipedream:versions=2,accumulate=2 -p 3 -m 6
+    assert_output --partial 'at least as many micro-batches to an update as ranks'
+    run -2 pipe-sched gen -s pipedream:versions=3 -p 3 -m 6
+    run -2 pipe-sched gen -s pipedream:versions=2,sync=vertical -p 3 -m 6
+    run -2 pipe-sched gen -s pipedream:accumulate=2 -p 3 -m 6
+    run -2 pipe-sched gen -s pipedream:sync=never -p 3 -m 6
+    assert_output --partial 'stash or vertical'
+}
