@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* plan_size.c: parameters, operations and activation bytes of a model, as formulas.
+/* plan_size.c: parameters and operations of a model, as formulas.
  *
  * For a GPT with biases and learned positions they are the published ones:
  * P = 12 l h² (1 + 13/(12 h) + (V + s)/(12 l h)) and, with recomputation,
@@ -55,9 +55,7 @@ double tui_attention_width(const struct tu_model *m)
                                 : (double)(m->heads * (m->kv_rank ? m->v_dim : m->head_dim));
 }
 
-/* Tokens that one attends to, where all of the sequence counts whole though half of it, on
- * average, is to come. A chunk counts so, too; a sliding window is past all along. */
-static double span(const struct tu_model *m, double seq)
+double tui_attended(const struct tu_model *m, double seq)
 {
     double w = (double)m->window, rest = m->window ? fmod(seq, w) : 0;
     if (!m->window || seq <= w)
@@ -70,7 +68,7 @@ double tui_mix_flops(const struct tu_model *m, double seq)
     double v = (double)(m->kv_rank ? m->v_dim : m->head_dim);
     if (m->delta_value_heads) /* the state times k, its update, the state times q */
         return 6 * delta_values(m) * (double)m->delta_key_dim;
-    return 4 * span(m, seq) * (double)m->heads * ((double)m->head_dim + v) / 2;
+    return 4 * tui_attended(m, seq) * (double)m->heads * ((double)m->head_dim + v) / 2;
 }
 
 double tui_delta_state(const struct tu_model *m)
@@ -224,38 +222,4 @@ double tu_train_step_flops(const struct tu_model *m, double batch, double seq,
 double tu_train_days(const struct tu_model *m, double tokens, double flops_per_s)
 {
     return 8 * tokens * tu_train_params(m) / flops_per_s / 86400;
-}
-
-/* Bytes of a token that a gated delta net keeps, in units of h: its input, what the
- * convolution and the gate take and give, the result before and behind its norm; in f32 the
- * decays and betas; and of each chunk of 64 tokens their products with one another. */
-static double delta_bytes(const struct tu_model *m)
-{
-    double k = delta_keys(m), v = delta_values(m);
-    return 2 + (2 * (2 * k + 2 * v) + 2 * (2 * k + v) + 2 * v + 2 * v +
-                (2 * 64 + 2 * 4) * (double)m->delta_value_heads) /
-                   (double)m->hidden;
-}
-
-double tui_kind_bytes(const struct tu_model *m, unsigned kind, double seq, double mb,
-                      double tp, bool sequence_parallel, enum tu_recompute r)
-{
-    struct tu_model of_kind = tui_kind(m, kind);
-    double h = (double)m->hidden, a = (double)m->heads, sbh = seq * mb * h;
-    double quadratic = 5 * a * span(&of_kind, seq) / h, extra = 0;
-    if (r == TU_RECOMPUTE_FULL)
-        return 2 * sbh;
-    if (r == TU_RECOMPUTE_SELECTIVE || of_kind.delta_value_heads)
-        quadratic = 0;
-    if (of_kind.delta_value_heads) /* instead of attention's 11, of which 3 are not split */
-        extra = delta_bytes(m) - 11;
-    if (sequence_parallel)
-        return sbh / tp * (34 + extra + quadratic);
-    return sbh * (10 + (24 + extra + quadratic) / tp);
-}
-
-double tu_train_layer_bytes(const struct tu_model *m, double seq, double mb, double tp,
-                            bool sequence_parallel, enum tu_recompute r)
-{
-    return tui_kind_bytes(m, 0, seq, mb, tp, sequence_parallel, r);
 }

@@ -22,6 +22,9 @@ struct tu_model tui_kind(const struct tu_model *m, unsigned kind);
 double tui_attention_weights(const struct tu_model *m);
 double tui_attention_width(const struct tu_model *m);
 double tui_mix_flops(const struct tu_model *m, double seq);
+/* Tokens that one attends to, where all of the sequence counts whole though half of it, on
+ * average, is to come. A chunk counts so, too; a sliding window is past all along. */
+double tui_attended(const struct tu_model *m, double seq);
 /* Values of a gated delta net's state, 0: the kind has none. */
 double tui_delta_state(const struct tu_model *m);
 /* Of a layer of the kind: parameters, and bytes as tu_train_layer_bytes. */

@@ -86,6 +86,59 @@ static void activations(void)
     }
 }
 
+/* Bytes of a token in units of h with selective recomputation, counted by hand tensor by
+ * tensor: what tensor parallelism cuts, and what it does not. */
+static void kept(void)
+{
+    struct tu_model gpt2k = gpt(16, 2048, 16, 51200, 2048);
+    struct tu_model llama = gpt2k, few = gpt2k, wide = gpt2k, side = gpt2k, one = gpt2k;
+    struct tu_model post = gpt2k, moe = gpt2k, latent = gpt2k, normed = gpt2k;
+    llama.gated = true; /* gate, up and product of 4h each: 24 for 16 */
+    few.kv_heads = 2;   /* k and v an eighth: 0.5 for 4 */
+    wide = llama;
+    wide.ffn = 16384;
+    side.parallel = true; /* one norm's input less */
+    one.parallel = one.one_norm = true;
+    post.post_norms = true;
+    normed.qk_norm = true;
+    moe.experts = 8; /* two copies in, two results; two experts of h, one shared of 2h: 2f + 2f */
+    moe.top_k = 2;
+    moe.expert_ffn = 2048;
+    moe.shared_ffn = 4096;
+    latent.kv_rank = 512; /* q and k of 192, v of 128 a head; latents of 512 and 1536 twice */
+    latent.q_rank = 1536;
+    latent.head_dim = 192;
+    latent.nope_dim = latent.v_dim = 128;
+    latent.rope_dim = 64;
+    const struct {
+        const char *what;
+        const struct tu_model *m;
+        double whole, cut;
+    } row[] = {
+        {"GPT", &gpt2k, 10, 24},
+        {"a gated MLP", &llama, 10, 32},
+        {"few key-value heads", &few, 10, 20.5},
+        {"a wide gated MLP", &wide, 10, 56},
+        {"attention and MLP side by side", &side, 8, 24},
+        {"behind one norm", &one, 6, 24},
+        {"norms behind both", &post, 14, 24},
+        {"norms of q and k", &normed, 10, 28},
+        {"experts", &moe, 18, 24},
+        {"latent attention", &latent, 14, 16 + 6 + 4},
+    };
+    for (size_t k = 0; k < sizeof row / sizeof *row; k++)
+        for (int sp = 0; sp < 2; sp++) {
+            double sbh = 1024. * 3 * 2048, t = 4;
+            double want = sp ? (row[k].whole + row[k].cut) / t : row[k].whole + row[k].cut / t;
+            double is = tu_train_layer_bytes(row[k].m, 1024, 3, t, sp,
+                                             TU_RECOMPUTE_SELECTIVE) / sbh;
+            double full = tu_train_layer_bytes(row[k].m, 1024, 3, t, sp,
+                                               TU_RECOMPUTE_FULL) / sbh;
+            ok(fabs(is - want) < 1e-9 && fabs(full - 2) < 1e-9, "%s%s: %.3f is %.3f",
+               row[k].what, sp ? ", sequence parallel" : "", is, want);
+        }
+}
+
 static void search(void)
 {
     struct tu_model m = gpt(96, 12288, 96, 51200, 2048);
@@ -344,6 +397,7 @@ int main(void)
 {
     published();
     activations();
+    kept();
     search();
     forms();
     overlaps();
