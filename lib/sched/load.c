@@ -225,8 +225,7 @@ int tui_load_end(struct tui_load *l, struct tu_sched **out)
         if (!l->seen[TU_OP_B] && !l->seen[TU_OP_I] && !l->seen[TU_OP_W])
             s->deps = TU_DEPS_FORWARD;
     }
-    bool old = l->hint->old_b || l->old_full || (l->seen[TU_OP_W] && !l->seen[TU_OP_I]);
-    if (!b->code && old)
+    if (!b->code && (l->hint->old_b || l->old_full)) /* a BW says so by itself */
         b->code = modernise(l);
     return tui_build_end(b, out);
 }

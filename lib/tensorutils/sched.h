@@ -334,8 +334,8 @@ TU_API TU_MUST int tu_optimize_solution(struct tu_optimized *out,
 /* What a file without a head does not say. 0: taken from the file. */
 struct tu_sched_hint {
     uint32_t ranks, stages, microbatches, pipelines;
-    bool old_b; /* torch ≤ 2.5: B is the input gradient where a W for it exists; BW is
-                   full */
+    bool old_b; /* torch ≤ 2.5: B is the input gradient where a W for it exists; a BW,
+                   which is full, says so by itself */
 };
 
 /* A form of a schedule. */

@@ -33,7 +33,7 @@ data=$ROOT/tests/data/sched
 }
 
 @test "PyTorch's interleaved zero-bubble file, compute and lowered, comes from our generator" {
-    pipe-sched convert --to csv "$data/zb1p_2rank_2stagep_compute.csv" >theirs
+    pipe-sched convert --old-b --to csv "$data/zb1p_2rank_2stagep_compute.csv" >theirs
     pipe-sched gen -s interleaved-zb -p 2 -m 8 -c 2 --to csv | cmp - theirs
     pipe-sched convert --to csv "$data/zb1p_2rank_2stagep_comms.csv" >theirs
     pipe-sched gen -s interleaved-zb -p 2 -m 8 -c 2 |
@@ -742,4 +742,17 @@ END
     run -2 pipe-sched gen -s pipedream:accumulate=2 -p 3 -m 6
     run -2 pipe-sched gen -s pipedream:sync=never -p 3 -m 6
     assert_output --partial 'stash or vertical'
+}
+
+@test "B and W of one unit: an error, unless the old meaning of B is asked for" {
+    for text in 0F0,0B0,0W0 0F0,0B0,0F1,0B1,0W1; do
+        run -1 pipe-sched verify <<<$text
+        assert_output --partial 'both B and W'
+        assert_output --partial '--old-b'
+        pipe-sched verify --old-b <<<$text
+    done
+    run -1 pipe-sched verify "$data/zb1p_2rank_2stagep_compute.csv"
+    pipe-sched verify --old-b "$data/zb1p_2rank_2stagep_compute.csv"
+    # A BW is of that time alone.
+    pipe-sched verify "$data/zb1p_2rank_2stagep_comms.csv"
 }
