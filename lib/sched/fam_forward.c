@@ -89,7 +89,8 @@ static int four(const struct tu_sched_params *q, struct tu_err *err)
 {
     if (q->p == 4)
         return 0;
-    return tu_fail(err, TU_EUSAGE, "its 4 ranks are resources: -p 4, not %u", q->p);
+    return tu_fail(err, TU_EUSAGE,
+                   "update-split and update-ssd: the 4 ranks are resources: -p 4, not %u", q->p);
 }
 
 /* Subgroups that the CPU updates for each that the GPU does: the fewest that keep the

@@ -159,7 +159,7 @@ static int hanayo_legal(const struct tu_sched_params *q, struct tu_err *err)
 {
     if (q->v % 2)
         return tu_fail(err, TU_EUSAGE,
-                       "hanayo: -v %u: a wave is two chunks, so chunks per rank are even",
+                       "hanayo: -c %u: a wave is two chunks, so chunks per rank are even",
                        q->v);
     return 0;
 }
