@@ -43,6 +43,7 @@ enum tu_opt_flags {
     TU_OPT_SPECS = 32,    /* with EACH: a comma ends a NAME:KEY=VALUE,… where no KEY= follows */
     TU_OPT_MAYBE = 4,     /* the value may be left out: "", or the first choice */
     TU_OPT_NEGATABLE = 8, /* --no-NAME too: false, or the last choice */
+    TU_OPT_POSITIVE = 64, /* of numbers, sizes and rates: a 0 is refused */
     TU_OPT_HIDDEN = 16,   /* not in --help and completions */
 };
 

@@ -2,32 +2,42 @@
 /* opt_type.c: one row per option type: its word in help, its size, its reader. */
 #include "common/opt_type.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
+/* A number that may have to be positive. */
+static int above(const struct tu_opt *o, const char *s, bool positive, struct tu_err *err)
+{
+    if (positive || !(o->flags & TU_OPT_POSITIVE))
+        return 0;
+    return tu_fail(err, TU_EUSAGE, "'%.40s': more than 0 is expected", s);
+}
+
 static int read_u64(const struct tu_opt *o, const char *s, void *out, struct tu_err *err)
 {
-    (void)o;
-    return tu_parse_u64(s, out, err);
+    int rc = tu_parse_u64(s, out, err);
+    return rc ? rc : above(o, s, *(uint64_t *)out > 0, err);
 }
 
 static int read_i64(const struct tu_opt *o, const char *s, void *out, struct tu_err *err)
 {
-    (void)o;
-    return tu_parse_i64(s, out, err);
+    int rc = tu_parse_i64(s, out, err);
+    return rc ? rc : above(o, s, *(int64_t *)out > 0, err);
 }
 
 static int read_double(const struct tu_opt *o, const char *s, void *out,
                        struct tu_err *err)
 {
-    (void)o;
-    return tu_parse_double(s, out, err);
+    int rc = tu_parse_double(s, out, err);
+    double v = rc ? 0 : *(double *)out;
+    return rc ? rc : above(o, s, v > 0 && isfinite(v), err);
 }
 
 static int read_size(const struct tu_opt *o, const char *s, void *out, struct tu_err *err)
 {
-    (void)o;
-    return tu_parse_size(s, out, err);
+    int rc = tu_parse_size(s, out, err);
+    return rc ? rc : above(o, s, *(uint64_t *)out > 0, err);
 }
 
 static int read_duration(const struct tu_opt *o, const char *s, void *out,
@@ -48,7 +58,6 @@ static int read_rate(const struct tu_opt *o, const char *s, void *out, struct tu
         {"GB/s", 1e9},   {"TB/s", 1e12},    {"Gb/s", 1.25e8},    {"Mb/s", 1.25e5},
         {"KiB/s", 1024}, {"MiB/s", 1048576}, {"GiB/s", 1073741824},
     };
-    (void)o;
     char number[32];
     size_t n = strspn(s, "0123456789.");
     if (n == 0 || n >= sizeof number)
@@ -62,7 +71,7 @@ static int read_rate(const struct tu_opt *o, const char *s, void *out, struct tu
     for (size_t i = 0; i < sizeof units / sizeof *units; i++)
         if (!strcmp(s + n, units[i].name)) {
             *(double *)out = v * units[i].factor;
-            return 0;
+            return above(o, s, v > 0, err);
         }
     return tu_fail(err, TU_EUSAGE,
                    "'%s': unit '%s' is not one of B/s KB/s MB/s GB/s TB/s Mb/s "

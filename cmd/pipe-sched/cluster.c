@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* cluster.c: the cluster of pipe-sched plan: options, or a file of KEY=VALUE lines with
  * the options' names; presets of devices and links fill in the rest. */
-#include <math.h>
 #include <string.h>
 #include "common/opt_type.h"
 #include "pipe-sched/cluster.h"
@@ -12,33 +11,33 @@ static struct {
     double efficiency, host, ssd, update, convert;
 } opt;
 
-/* All unset: 0 or NULL, so that the file gives what the command line does not. */
+/* All unset: 0 or NULL, so that the file gives what the command line does not; no 0 can be given. */
 const struct tu_opt cluster_options[] = {
     {0, "cluster", "FILE", "lines KEY=VALUE for the options up to --cpu-convert",
      TU_OPT_FILE_IN, &opt.file, NULL, 0},
-    {'n', "gpus", "N", "devices", TU_OPT_U64, &opt.gpus, NULL, 0},
+    {'n', "gpus", "N", "devices", TU_OPT_U64, &opt.gpus, NULL, TU_OPT_POSITIVE},
     {0, "gpu", "GPU", "kind of device; --list=gpus; default h100", TU_OPT_STRING,
      &opt.gpu, NULL, 0},
     {0, "per-node", "N", "devices of a node; default 8", TU_OPT_U64, &opt.per_node, NULL,
-     0},
+     TU_OPT_POSITIVE},
     {0, "gpu-memory", NULL, "memory of a device, if not the kind's", TU_OPT_SIZE,
-     &opt.memory, NULL, 0},
+     &opt.memory, NULL, TU_OPT_POSITIVE},
     {0, "link", "RATE|LINK", "one way within a node, if not the kind's; --list=links",
      TU_OPT_STRING, &opt.link, NULL, 0},
     {0, "network", "RATE|LINK", "one way between nodes, each device; default ib-ndr",
      TU_OPT_STRING, &opt.network, NULL, 0},
     {0, "efficiency", "SHARE",
      "share of the peak that matrix products reach; default 0.6", TU_OPT_DOUBLE,
-     &opt.efficiency, NULL, 0},
+     &opt.efficiency, NULL, TU_OPT_POSITIVE},
     {0, "host", NULL, "one way to the host, each device, if not the kind's", TU_OPT_RATE,
-     &opt.host, NULL, 0},
+     &opt.host, NULL, TU_OPT_POSITIVE},
     {0, "ssd", NULL, "each device's share of the SSDs; default 3GB/s", TU_OPT_RATE,
-     &opt.ssd, NULL, 0},
+     &opt.ssd, NULL, TU_OPT_POSITIVE},
     {0, "cpu-update", "N",
      "parameters a second that a device's share of the CPU updates; default 2e9",
-     TU_OPT_DOUBLE, &opt.update, NULL, 0},
+     TU_OPT_DOUBLE, &opt.update, NULL, TU_OPT_POSITIVE},
     {0, "cpu-convert", "N", "parameters a second that it converts; default 8e9",
-     TU_OPT_DOUBLE, &opt.convert, NULL, 0},
+     TU_OPT_DOUBLE, &opt.convert, NULL, TU_OPT_POSITIVE},
     {0},
 };
 
@@ -62,7 +61,7 @@ static int line_of(char *line, uint64_t *given, struct tu_err *err)
                 return tu_fail(err, TU_EFORMAT, "'%.40s': a second time", line);
             *given |= bit;
             int rc = unset(o) ? tu_opt_row(o)->read(o, value, o->dest, err) : 0;
-            return rc == TU_EUSAGE ? TU_EFORMAT : rc;
+            return rc == TU_EUSAGE ? (err->code = TU_EFORMAT) : rc;
         }
     return tu_fail(err, TU_EFORMAT, "'%.40s': no option of a cluster has this name", line);
 }
@@ -93,27 +92,12 @@ static int read_file(struct tu_buf *text, struct tu_err *err)
     return rc;
 }
 
-/* Options whose 0 stands for a default: anything else must be a positive number. */
-static int positive(struct tu_err *err)
-{
-    const struct {
-        const char *name;
-        double v;
-    } all[] = {{"efficiency", opt.efficiency},
-               {"cpu-update", opt.update},
-               {"cpu-convert", opt.convert}};
-    for (size_t k = 0; k < sizeof all / sizeof *all; k++)
-        if (!(all[k].v >= 0 && all[k].v < INFINITY))
-            return tu_fail(err, TU_EUSAGE, "--%s %g: a positive number is expected",
-                           all[k].name, all[k].v);
-    return 0;
-}
-
 /* A rate, or a link by name; NULL: `none`. */
-static int rate(const char *text, double none, double *out, struct tu_err *err)
+static int rate(const char *name, const char *text, double none, double *out,
+                struct tu_err *err)
 {
     const struct tu_link_kind *k = text ? tu_link_find(text) : NULL;
-    static const struct tu_opt as_rate = {.type = TU_OPT_RATE};
+    static const struct tu_opt as_rate = {.type = TU_OPT_RATE, .flags = TU_OPT_POSITIVE};
     *out = k ? k->bs : none;
     if (!text || k)
         return 0;
@@ -121,7 +105,9 @@ static int rate(const char *text, double none, double *out, struct tu_err *err)
         return tu_fail(err, TU_EUSAGE, "no link is called '%.20s'; --list=links names them",
                        text);
     int rc = tu_opt_row(&as_rate)->read(&as_rate, text, out, err);
-    return !rc && !(*out > 0) ? tu_fail(err, TU_EUSAGE, "'%s': not a rate", text) : rc;
+    if (rc)
+        tu_err_prefix(err, "--%s", name);
+    return rc;
 }
 
 static double or_else(double v, double none)
@@ -137,8 +123,6 @@ int pipe_cluster(struct tu_cluster *c, struct tu_err *err)
     if (!rc && !(g = tu_gpu_find(opt.gpu ? opt.gpu : "h100")))
         rc = tu_fail(err, TU_EUSAGE,
                      "no device is called '%.20s'; --list=gpus names them", opt.gpu);
-    if (!rc)
-        rc = positive(err);
     if (!rc && !opt.gpus)
         rc = tu_fail(err, TU_EUSAGE, "plan: --gpus is needed");
     if (!rc)
@@ -155,9 +139,9 @@ int pipe_cluster(struct tu_cluster *c, struct tu_err *err)
             .cpu_convert = or_else(opt.convert, 8e9),
         };
     if (!rc)
-        rc = rate(opt.link, g->link_bs, &c->link_bs, err);
+        rc = rate("link", opt.link, g->link_bs, &c->link_bs, err);
     if (!rc)
-        rc = rate(opt.network, tu_link_find("ib-ndr")->bs, &c->network_bs, err);
+        rc = rate("network", opt.network, tu_link_find("ib-ndr")->bs, &c->network_bs, err);
     tu_buf_release(&text);
     return rc;
 }

@@ -146,6 +146,9 @@ static int complete(struct tu_model *m, struct tu_err *err)
         return tu_fail(err, TU_EFORMAT,
                        "%llu heads are no multiple of %llu key-value heads",
                        (unsigned long long)m->heads, (unsigned long long)m->kv_heads);
+    if (m->experts && m->top_k > m->experts)
+        return tu_fail(err, TU_EFORMAT, "%llu experts for a token, of %llu",
+                       (unsigned long long)m->top_k, (unsigned long long)m->experts);
     if (m->experts && !m->expert_ffn)
         m->expert_ffn = m->ffn;
     if (!m->shared_ffn)
