@@ -111,6 +111,8 @@ int place_lines(const char *path, size_t lo, size_t hi, const char *shape,
         rc = split(line, &l, lo, hi, shape, err);
         if (!rc)
             rc = take(&l, to, err);
+        if (rc == TU_EUSAGE) /* it is the file that is wrong */
+            rc = err->code = TU_EFORMAT;
         if (rc)
             tu_err_prefix(err, "%s: line %zu", path, l.number);
     }
@@ -140,6 +142,8 @@ static int link_line(const struct place_line *l, void *to, struct tu_err *err)
     if (rc)
         return rc;
     size_t a = (size_t)v[0], b = (size_t)v[1];
+    if (k->bandwidth[a * k->devices + b] > 0)
+        return tu_fail(err, TU_EFORMAT, "a second link between devices %zu and %zu", a, b);
     k->latency[a * k->devices + b] = k->latency[b * k->devices + a] = v[2];
     k->bandwidth[a * k->devices + b] = k->bandwidth[b * k->devices + a] = v[3];
     return 0;
@@ -215,6 +219,10 @@ static int tasklets(struct tu_ctx *ctx, const char *path, struct tu_err *err)
                       tu_calloc(devices * devices, sizeof *k.bandwidth, err)};
     uint32_t *group = tu_calloc(devices, sizeof *group, err);
     int rc = k.latency && k.bandwidth && group ? 0 : TU_ENOMEM;
+    if (!rc && (!o->dp_bytes || !o->pp_bytes))
+        tu_warn(ctx, "place: without %s%s%s only latencies count there",
+                o->dp_bytes ? "" : "--dp-bytes", o->dp_bytes || o->pp_bytes ? "" : " and ",
+                o->pp_bytes ? "" : "--pp-bytes");
     if (!rc)
         rc = network(path, &k, err);
     if (!rc && o->groups)

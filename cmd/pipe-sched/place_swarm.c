@@ -19,7 +19,8 @@ static int peer_line(const struct place_line *l, void *to, struct tu_err *err)
     for (size_t i = 1; i < l->n && !rc; i++)
         rc = place_number(l->cell[i], i == 1 ? 1e-6 : 0, SECONDS_MAX, &v[i - 1], err);
     if (!rc)
-        rc = TU_GROW(&p->of, &p->cap, p->n, err);
+        rc = l->n > 3 && v[2] < v[1] ? tu_fail(err, TU_EFORMAT, "it fails before it joins")
+                                     : TU_GROW(&p->of, &p->cap, p->n, err);
     if (rc)
         return rc;
     p->of[p->n++] = (struct tu_swarm_peer){

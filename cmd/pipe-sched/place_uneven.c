@@ -2,6 +2,7 @@
 /* place_uneven.c: pipe-sched place for unequal devices: pipelines across networks, and
  * batch and state of a sharded group. */
 #include <inttypes.h>
+#include <stdlib.h>
 #include <string.h>
 #include "pipe-sched/place.h"
 
@@ -40,6 +41,39 @@ static int device_line(const struct place_line *l, void *to, struct tu_err *err)
         rc = TU_GROW(&d->of, &d->cap, d->n, err);
     if (!rc)
         d->of[d->n++] = one;
+    return rc;
+}
+
+static int by_name(const void *a, const void *b)
+{
+    return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
+
+/* A device is there once. */
+static int names_differ(const struct devices *d, struct tu_err *err)
+{
+    const char **name = tu_alloc(d->n, sizeof *name, err);
+    int rc = name ? 0 : TU_ENOMEM;
+    for (size_t k = 0; k < d->n && !rc; k++)
+        name[k] = d->of[k].name;
+    if (!rc)
+        qsort(name, d->n, sizeof *name, by_name);
+    for (size_t k = 1; k < d->n && !rc; k++)
+        if (!strcmp(name[k - 1], name[k]))
+            rc = tu_fail(err, TU_EFORMAT, "device '%s' is there twice", name[k]);
+    tu_free(name);
+    return rc;
+}
+
+static int read_devices(const char *path, const char *shape, struct devices *d,
+                        struct tu_err *err)
+{
+    int rc = place_lines(path, 3, 3, shape, device_line, d, err);
+    if (rc)
+        return rc;
+    rc = d->n ? names_differ(d, err) : tu_fail(err, TU_EFORMAT, "no device");
+    if (rc)
+        tu_err_prefix(err, "%s", path);
     return rc;
 }
 
@@ -95,8 +129,7 @@ static int run_nics(struct tu_ctx *ctx, const char *path, struct tu_err *err)
     double step;
     if (!place_opt.dp || !place_opt.layers)
         return tu_fail(err, TU_EUSAGE, "place: nics: --dp and --layers are needed");
-    int rc = place_lines(path, 3, 3, "NAME,NETWORK,LAYERS_PER_SECOND", device_line, &d,
-                         err);
+    int rc = read_devices(path, "NAME,NETWORK,LAYERS_PER_SECOND", &d, err);
     uint32_t *nic = tu_alloc(2 * d.n + 1, sizeof *nic, err);
     double *speed = tu_alloc(d.n + 1, sizeof *speed, err);
     uint64_t *layers = tu_calloc(d.n + 1, sizeof *layers, err);
@@ -136,8 +169,7 @@ static int run_uneven(struct tu_ctx *ctx, const char *path, struct tu_err *err)
         place_opt.sample_bytes > INT64_MAX / DEVICES_MAX || place_opt.batch > 1 << 24)
         return tu_fail(err, TU_EUSAGE,
                        "place: uneven: --batch is needed, --state-bytes, --sample-bytes");
-    int rc = place_lines(path, 3, 3, "NAME,SAMPLES_PER_SECOND,MEMORY", device_line, &d,
-                         err);
+    int rc = read_devices(path, "NAME,SAMPLES_PER_SECOND,MEMORY", &d, err);
     double *speed = tu_alloc(d.n + 1, sizeof *speed, err);
     int64_t *memory = tu_alloc(2 * d.n + 1, sizeof *memory, err);
     uint64_t *batch = tu_calloc(d.n + 1, sizeof *batch, err);

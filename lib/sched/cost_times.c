@@ -109,12 +109,13 @@ static int arrival(struct tu_cost *c, uint32_t mb, const char *text, struct tu_e
 static int row(struct tu_cost *c, char *cell[4], size_t n, struct tu_err *err)
 {
     uint32_t a, b;
-    if (n < 3)
+    bool link = !strcmp(cell[0], "link");
+    if (n < 3 || (n > 3 && !link))
         return tu_fail(err, TU_EFORMAT, "three cells are expected: KIND,STAGE,TIME");
     int rc = small(cell[1], &a, err);
     if (rc)
         return rc;
-    if (!strcmp(cell[0], "link")) {
+    if (link) {
         if (n < 4)
             return tu_fail(err, TU_EFORMAT, "four cells are expected: link,FROM,TO,TIME");
         rc = small(cell[2], &b, err);
@@ -249,11 +250,11 @@ int tu_cost_times(struct tu_cost *c, const char *text, size_t n, struct tu_err *
         }
         for (size_t i = 0; i < cells; i++)
             cell[i][strcspn(cell[i], " \t")] = 0;
-        int rc = row(c, cell, cells, err);
+        int rc = p ? tu_fail(err, TU_EFORMAT, "more than four cells") : row(c, cell, cells, err);
         rows++;
         if (rc) {
             tu_err_prefix(err, "times: line %zu", line);
-            return rc;
+            return rc == TU_EUSAGE ? (err->code = TU_EFORMAT) : rc;
         }
     }
     if (n && !rows)
