@@ -72,6 +72,19 @@ static int change(struct tu_sched **s, const struct tu_lower *how, struct tu_err
     return 0;
 }
 
+/* What was measured is of this schedule. */
+static int over_fits(const struct tu_measured *m, const struct tu_sched *s,
+                     struct tu_err *err)
+{
+    for (size_t i = 0; i < m->n; i++)
+        if (m->op[i].stage >= s->stages * s->pipelines || m->op[i].mb >= s->microbatches)
+            return tu_fail(err, TU_EUSAGE,
+                           "%u%s%u: the schedule has %u stages and %u micro-batches",
+                           m->op[i].stage, tu_op_name(m->op[i].kind), m->op[i].mb,
+                           s->stages * s->pipelines, s->microbatches);
+    return 0;
+}
+
 /* The picture with a measured step. Without other times those of its operations hold. */
 static int draw_over(struct tu_ctx *ctx, const struct tu_sched *s, struct tu_cost *c,
                      struct tu_err *err)
@@ -82,6 +95,8 @@ static int draw_over(struct tu_ctx *ctx, const struct tu_sched *s, struct tu_cos
     int status = TU_STATUS_YES, rc = pipe_slurp(opt.over, &text, err);
     if (!rc)
         rc = tu_measured_read(&m, text.data ? text.data : "", text.n, err);
+    if (!rc)
+        rc = over_fits(&m, s, err);
     if (rc)
         tu_err_prefix(err, "%s", opt.over);
     text.n = 0;

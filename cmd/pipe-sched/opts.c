@@ -206,6 +206,25 @@ int pipe_read(struct tu_ctx *ctx, const char *path, const char *form,
     return rc;
 }
 
+/* Sizes that were given are those that the schedule has. */
+static int as_given(const struct tu_sched *s, struct tu_err *err)
+{
+    const struct pipe_input *o = &pipe_input;
+    const struct {
+        const char *name;
+        uint64_t given;
+        uint32_t has;
+    } size[] = {{"ranks", o->ranks, s->ranks},
+                {"stages", o->stages, s->stages},
+                {"microbatches", o->m, s->microbatches},
+                {"pipelines", o->pipelines, s->pipelines}};
+    for (size_t i = 0; i < sizeof size / sizeof *size; i++)
+        if (size[i].given && size[i].given != size[i].has)
+            return tu_fail(err, TU_EUSAGE, "--%s %llu: the schedule has %u", size[i].name,
+                           (unsigned long long)size[i].given, size[i].has);
+    return 0;
+}
+
 int pipe_load(struct tu_ctx *ctx, int argc, char **argv, struct tu_sched **s,
               struct tu_cost *c, struct tu_err *err)
 {
@@ -215,7 +234,12 @@ int pipe_load(struct tu_ctx *ctx, int argc, char **argv, struct tu_sched **s,
                                  .microbatches = (uint32_t)tu_min(o->m, TU_SCHED_MAX),
                                  .pipelines = (uint32_t)tu_min(o->pipelines, 9),
                                  .old_b = o->old};
-    return pipe_read(ctx, argc ? argv[0] : "-", o->from, &hint, s, c, err);
+    int rc = pipe_read(ctx, argc ? argv[0] : "-", o->from, &hint, s, c, err);
+    if (rc || !(rc = as_given(*s, err)))
+        return rc;
+    tu_sched_free(*s);
+    tu_cost_release(c);
+    return rc;
 }
 
 int pipe_bytes(struct tu_ctx *ctx, const struct tu_buf *b, struct tu_err *err)

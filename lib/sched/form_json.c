@@ -241,17 +241,22 @@ static int apply(struct tu_sched *s, const json_t *o, struct tu_err *err)
 {
     struct tui_keys k = {o, err, 0};
     const json_t *place = json_object_get(o, "place");
-    const char *name = json_string_value(json_object_get(o, "name"));
+    const json_t *named = json_object_get(o, "name");
+    const char *name = json_string_value(named);
     size_t all = (size_t)s->stages * s->pipelines;
     if (place && json_array_size(place) != all)
         return tu_fail(err, TU_EFORMAT, "schedule: place: %zu ranks for %zu stages",
                        json_array_size(place), all);
     for (size_t i = 0; place && i < all; i++) {
-        json_int_t r = json_integer_value(json_array_get(place, i));
+        const json_t *v = json_array_get(place, i);
+        json_int_t r = json_is_integer(v) ? json_integer_value(v) : -1;
         if (r < 0 || r >= s->ranks)
             return tu_fail(err, TU_EFORMAT, "schedule: place[%zu]: no such rank", i);
         s->place[i] = (uint32_t)r;
     }
+    if (named && (!name || tu_name_check(name, strlen(name)) < strlen(name)))
+        return tu_fail(err, TU_EFORMAT,
+                       "schedule: name: a text without control bytes is expected");
     if (name && strlen(name) < sizeof s->name)
         memcpy(s->name, name, strlen(name) + 1);
     s->slices = (uint32_t)tui_keys_int(&k, "slices", s->slices, 1024, s->slices);

@@ -122,6 +122,9 @@ static void read_tables(struct tui_keys *k, struct tu_cost *c)
     }
     c->weight = ticks(k, k->o, "weight", &n);
     c->microbatches = c->weight ? (uint32_t)n : 0;
+    for (size_t i = 0; i < c->microbatches && !k->code; i++)
+        if (c->weight[i] < 0)
+            k->code = tu_fail(k->err, TU_EFORMAT, "schedule: 'weight'[%zu]: is negative", i);
     c->arrive = ticks(k, k->o, "arrive", &n);
     c->arrivals = c->arrive ? (uint32_t)n : 0;
     c->link = ticks(k, k->o, "link", &n);
@@ -132,12 +135,51 @@ static void read_tables(struct tui_keys *k, struct tu_cost *c)
             tu_fail(k->err, TU_EFORMAT, "schedule: link: %zu values are not a square", n);
 }
 
+/* A key that is none of a cost's would be a time that nobody takes. */
+static void known_keys(struct tui_keys *k, const json_t *o, bool stages)
+{
+    static const char *const other[] = {
+        "unit", "scale", "FB", "CF", "CB", "mem_unit", "mem_b", "mem_w", "mem_ckpt", "release",
+        "stage_time", "weight", "weight_one", "arrive", "link", "contend", "blocking", "barrier"};
+    void *at;
+    for (at = json_object_iter((json_t *)o); at && !k->code;
+         at = json_object_iter_next((json_t *)o, at)) {
+        const char *key = json_object_iter_key(at);
+        bool known = false;
+        for (unsigned i = 0; i < (stages ? TU_OP_W + 1 : TU_OP_KINDS); i++)
+            known = known || !strcmp(key, tu_op_name(i));
+        for (size_t i = 0; !stages && i < sizeof other / sizeof *other; i++)
+            known = known || !strcmp(key, other[i]);
+        if (!known)
+            k->code = tu_fail(k->err, TU_EFORMAT, "schedule: %s: '%.40s' is not a key of it",
+                              stages ? "stage_time" : "cost", key);
+    }
+}
+
+static void read_unit(struct tui_keys *k, struct tu_cost *c)
+{
+    static const char *const unit[] = {"", "ns", "us", "ms", "s"};
+    const json_t *v = json_object_get(k->o, "unit");
+    const char *text = json_string_value(v);
+    size_t i = 0;
+    while (text && i < sizeof unit / sizeof *unit && strcmp(text, unit[i]))
+        i++;
+    if (v && (!text || i == sizeof unit / sizeof *unit) && !k->code)
+        k->code = tu_fail(k->err, TU_EFORMAT, "schedule: unit: ns, us, ms or s");
+    else if (text && i < sizeof unit / sizeof *unit)
+        memcpy(c->unit, unit[i], strlen(unit[i]) + 1);
+}
+
 int tui_json_cost_read(struct tu_cost *c, const json_t *o, struct tu_err *err)
 {
     struct tui_keys k = {o, err, 0};
     tu_cost_release(c);
     tu_cost_init(c);
+    known_keys(&k, o, false);
+    known_keys(&k, json_object_get(o, "stage_time"), true);
     c->scale = tui_keys_int(&k, "scale", 1, TUI_TICKS_MAX, 1);
+    for (unsigned kind = 0; kind < TU_OP_KINDS; kind++) /* defaults are units */
+        c->time[kind] *= c->time[kind] > 0 ? c->scale : 1;
     for (unsigned kind = 0; kind < TU_OP_KINDS; kind++)
         c->time[kind] = tui_keys_int(&k, tu_op_name(kind), 0, TUI_TICKS_MAX, c->time[kind]);
     c->pair = tui_keys_int(&k, "FB", 0, TUI_TICKS_MAX, -1);
@@ -148,9 +190,7 @@ int tui_json_cost_read(struct tu_cost *c, const json_t *o, struct tu_err *err)
     c->mem_w = tui_keys_int(&k, "mem_w", 0, c->mem_b, 0);
     c->mem_ckpt = tui_keys_int(&k, "mem_ckpt", 0, c->mem_b, 0);
     c->weight_one = tui_keys_int(&k, "weight_one", 1, TUI_TICKS_MAX, 1);
-    const char *unit = json_string_value(json_object_get(o, "unit"));
-    if (unit && strlen(unit) < sizeof c->unit)
-        memcpy(c->unit, unit, strlen(unit) + 1);
+    read_unit(&k, c);
     const char *release = json_string_value(json_object_get(o, "release"));
     c->release = release && !strcmp(release, "split") ? TU_MEM_SPLIT : TU_MEM_AT_W;
     c->contend = json_is_true(json_object_get(o, "contend"));

@@ -407,7 +407,10 @@ static int extent(struct picture *p, struct tu_err *err)
     if (!(p->tick_ns > 0))
         return tu_fail(err, TU_EUSAGE,
                        "svg: a measured step needs a cost in ns, us, ms or s");
-    int64_t end = llround(ceil(measured_us(p) * 1000 / p->tick_ns));
+    double last = ceil(measured_us(p) * 1000 / p->tick_ns);
+    if (!(last < (double)(INT64_MAX / 4)))
+        return tu_fail(err, TU_ESIZE, "times are too large to be added");
+    int64_t end = llround(last);
     p->end = end > p->end ? end : p->end;
     return 0;
 }

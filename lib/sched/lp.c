@@ -217,9 +217,10 @@ static int by_end(const void *a, const void *b)
     return x->op != y->op ? (x->op < y->op ? -1 : 1) : x->i < y->i ? -1 : x->i > y->i;
 }
 
-/* "e_F_2_3" at the start of a word; false for anything else. */
+/* "e_F_2_3" at the start of a word; false for anything else. *past: of a stage or
+ * micro-batch that the problem does not have. */
 static bool end_name(const struct tui_problem *x, const char *p, const char *stop,
-                     struct timed *t)
+                     struct timed *t, bool *past)
 {
     uint32_t v[2] = {0, 0};
     const char *k =
@@ -234,7 +235,8 @@ static bool end_name(const struct tui_problem *x, const char *p, const char *sto
         if (p == from || (n == 0 && (p >= stop || *p != '_')))
             return false;
     }
-    if (v[0] >= x->stages || v[1] >= x->m)
+    *past = v[0] >= x->stages || v[1] >= x->m;
+    if (*past)
         return false;
     *t = (struct timed){.op = v[0] * 4 + (*k == 'F'   ? TU_OP_F
                                           : *k == 'I' ? TU_OP_I
@@ -261,7 +263,14 @@ int tui_lp_read(struct tui_order *o, const struct tui_problem *x, const char *te
             stop++;
         struct timed one;
         char *after;
-        if (!end_name(x, p, stop, &one) || have == ops)
+        bool past = false;
+        bool named = end_name(x, p, stop, &one, &past);
+        if (past)
+            rc = tu_fail(err, TU_EFORMAT,
+                         "solution: %.*s is of another program: this one has %u stages and "
+                         "%u micro-batches",
+                         (int)tu_min((uint64_t)(stop - p), 40), p, x->stages, x->m);
+        if (!named || have == ops)
             continue;
         one.end = strtod(stop, &after); /* the text ends with a NUL */
         if (after != stop)

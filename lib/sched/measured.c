@@ -44,12 +44,12 @@ static int collect(struct tu_measured *m, const json_t *events, struct tu_err *e
     {
         const char *ph = json_string_value(json_object_get(e, "ph"));
         const char *name = json_string_value(json_object_get(e, "name"));
-        double us = json_number_value(json_object_get(e, "dur"));
-        double ts = json_number_value(json_object_get(e, "ts"));
+        const json_t *took = json_object_get(e, "dur"), *when = json_object_get(e, "ts");
+        double us = json_number_value(took), ts = json_number_value(when);
         struct tu_measured_op op;
         if (!ph || strcmp(ph, "X") || !name || !operation(name, &op))
             continue;
-        if (!(us >= 0) || us > 1e12 || !(ts >= 0) || ts > 4e15)
+        if (!json_is_number(took) || !json_is_number(when) || !(us >= 0) || us > 1e12 || !(ts >= 0) || ts > 4e15)
             return tu_fail(err, TU_EFORMAT, "trace: event %zu: its time is none", i);
         op.start = llround(ts * 1000);
         op.end = op.start + llround(us * 1000);

@@ -39,7 +39,7 @@ big=4503599627370496 # 2^52, the longest single time
     run -2 pipe-sched sim --memory "B=$big,W=0.000000001" s.json
     assert_output --partial 'no common exact scale'
     printf 'mb,0,0.000000001\nmb,1,%s\n' $big >weights
-    run -2 pipe-sched sim --times weights s.json
+    run -3 pipe-sched sim --times weights s.json
     assert_output --partial 'too large a weight'
     run -2 pipe-sched optimize -p 2 -m 2 --cost F=0.000000001 --time-cap $big
     assert_output --partial 'too large'
