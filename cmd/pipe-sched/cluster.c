@@ -11,7 +11,8 @@ static struct {
     double efficiency, host, ssd, update, convert;
 } opt;
 
-/* All unset: 0 or NULL, so that the file gives what the command line does not; no 0 can be given. */
+/* All unset: 0 or NULL, so that the file gives what the command line does not; nobody can give
+ * a 0. */
 const struct tu_opt cluster_options[] = {
     {0, "cluster", "FILE", "lines KEY=VALUE for the options up to --cpu-convert",
      TU_OPT_FILE_IN, &opt.file, NULL, 0},

@@ -93,7 +93,7 @@ complete -c pipe-sched -n '__fish_seen_subcommand_from lower' -s m -l microbatch
 complete -c pipe-sched -n '__fish_seen_subcommand_from lower' -l pipelines -x -d '2: the upper half of the stages is a second pipeline'
 complete -c pipe-sched -n '__fish_seen_subcommand_from lower' -l old-b -d 'B is the input gradient where a W exists (torch before 2.6)'
 complete -c pipe-sched -n '__fish_seen_subcommand_from lower' -l to -x -a ' (pipe-sched lower --list=forms 2>/dev/null | string replace -r "^[^/\t]*/" "")' -d 'what is written; default: by the suffix of -o, else json'
-complete -c pipe-sched -n '__fish_seen_subcommand_from lower' -l prefetch -x -d 'stages gathered ahead of use; 0: parameters are not gathered'
+complete -c pipe-sched -n '__fish_seen_subcommand_from lower' -l prefetch -x -d 'stages gathered ahead of use; 0: parameters are not gathered; default 3'
 complete -c pipe-sched -n '__fish_seen_subcommand_from lower' -l merge -d 'an I directly followed by its W becomes a B first'
 complete -c pipe-sched -n '__fish_seen_subcommand_from lower' -l recompute -d 'keep checkpoints, and recompute before each backward'
 complete -c pipe-sched -n '__fish_seen_subcommand_from lower' -l offload -d 'activations to the host and back'

@@ -125,8 +125,9 @@ static void complete(struct tui_index *x, struct tui_faults *f)
             }
             bool full = is_full(x, stage, bwd);
             if (full && w != TUI_NONE)
-                tui_unit_fault(f, s, stage, u, "both B and W: B holds the weight gradient, but in files of torch "
-                           "before 2.6 (--old-b)");
+                tui_unit_fault(f, s, stage, u,
+                               "both B and W: B holds the weight gradient, but in files of "
+                               "torch before 2.6 (--old-b)");
             else if (!full && w == TUI_NONE)
                 tui_unit_fault(f, s, stage, u, "I without W");
         }

@@ -49,7 +49,8 @@ static int collect(struct tu_measured *m, const json_t *events, struct tu_err *e
         struct tu_measured_op op;
         if (!ph || strcmp(ph, "X") || !name || !operation(name, &op))
             continue;
-        if (!json_is_number(took) || !json_is_number(when) || !(us >= 0) || us > 1e12 || !(ts >= 0) || ts > 4e15)
+        if (!json_is_number(took) || !json_is_number(when) || !(us >= 0) || us > 1e12 ||
+            !(ts >= 0) || ts > 4e15)
             return tu_fail(err, TU_EFORMAT, "trace: event %zu: its time is none", i);
         op.start = llround(ts * 1000);
         op.end = op.start + llround(us * 1000);

@@ -23,8 +23,9 @@ void tui_line_release(struct tui_line *l);
  * keeps to the cap. */
 TU_MUST int tui_zb_greedy(const struct tui_line *l, uint8_t *kind, int64_t *span,
                           struct tu_err *err);
-/* Under a cap below 1F1B's memory, and where stages are uneven: replace what is longer than
- * orders that start whatever can start first. Some order is found under every cap of tui_line_of. */
+/* Under a cap below 1F1B's memory, and where stages are uneven: replace what is longer
+ * than orders that start whatever can start first. Some order is found under every cap of
+ * tui_line_of. */
 TU_MUST int tui_zb_lists(const struct tui_line *l, uint8_t *kind, int64_t *span,
                          struct tu_err *err);
 
