@@ -21,7 +21,7 @@ TU_API const char *tu_shade(const char *colour, unsigned percent, char out[8]);
 TU_API const char *tu_ink_on(const char *colour);
 #define TU_COLOUR_TEXT "#222222"
 #define TU_COLOUR_GRID "#dddddd"
-#define TU_COLOUR_IDLE "#f4f4f4"
+#define TU_COLOUR_IDLE "#e2e2e2"
 
 /* An SVG document in the making. The first failure sticks and is returned by tu_svg_end.
  */

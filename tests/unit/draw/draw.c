@@ -136,6 +136,10 @@ static void test_colour(void)
     eq_str(tu_shade("#0072b2", 0, shade), "#0072b2", "not at all");
     eq_str(tu_ink_on("#f0e442"), TU_COLOUR_TEXT, "dark text on yellow");
     eq_str(tu_ink_on("#0072b2"), "#ffffff", "white text on blue");
+    /* An area of it can be told from white paper: a tenth darker, at least. */
+    unsigned char idle[3];
+    tu_colour_rgb(TU_COLOUR_IDLE, idle);
+    ok(idle[0] <= 230 && idle[1] <= 230 && idle[2] <= 230, "idle is not white");
 }
 
 int main(void)
