@@ -49,7 +49,7 @@ static const struct tu_cmd *const subs[] = {
     &cmd_ls,      &cmd_verify, &cmd_digest, &cmd_diff, &cmd_plan,
     &cmd_convert, &cmd_cat,    &cmd_save,   &cmd_inspect, &cmd_prune,
     &cmd_average, &cmd_rename,  &cmd_order,  &cmd_layout,
-    &cmd_lora_merge, &cmd_lora_extract, NULL,
+    &cmd_lora_merge, &cmd_lora_extract, &cmd_drain, NULL,
 };
 
 static const char *const usage[] = {"subcommand [option ...] [operand ...]", NULL};

@@ -61,6 +61,6 @@ const char *shard_from(void);
 
 extern const struct tu_cmd cmd_ls, cmd_verify, cmd_digest, cmd_diff, cmd_plan, cmd_convert, cmd_cat,
     cmd_save, cmd_inspect, cmd_prune, cmd_order, cmd_average, cmd_rename, cmd_layout,
-    cmd_lora_merge, cmd_lora_extract;
+    cmd_lora_merge, cmd_lora_extract, cmd_drain;
 
 #endif

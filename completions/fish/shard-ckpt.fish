@@ -15,6 +15,7 @@ complete -c shard-ckpt -n __fish_use_subcommand -a load-order -d 'what to read f
 complete -c shard-ckpt -n __fish_use_subcommand -a layout -d 'print the names and cuts of a layout, as --map takes them'
 complete -c shard-ckpt -n __fish_use_subcommand -a lora-merge -d 'add adapters of low rank to a model\'s weights'
 complete -c shard-ckpt -n __fish_use_subcommand -a lora-extract -d 'write the adapter of low rank that lies between two models'
+complete -c shard-ckpt -n __fish_use_subcommand -a drain -d 'take streams at once, write them to a fast folder, then to a slow one'
 complete -c shard-ckpt -n __fish_use_subcommand -f
 complete -c shard-ckpt -n __fish_use_subcommand -s h -l help -d 'show this help'
 complete -c shard-ckpt -n __fish_use_subcommand -s V -l version -d 'show the version and what was built in'
@@ -483,3 +484,18 @@ complete -c shard-ckpt -n '__fish_seen_subcommand_from lora-extract' -l progress
 complete -c shard-ckpt -n '__fish_seen_subcommand_from lora-extract' -l no-progress
 complete -c shard-ckpt -n '__fish_seen_subcommand_from lora-extract' -l color -a 'always auto never' -d 'use colours'
 complete -c shard-ckpt -n '__fish_seen_subcommand_from lora-extract' -l list -a ' (shard-ckpt lora-extract --list=tables 2>/dev/null | string replace -r "^[^/\t]*/" "")' -d 'list the tables, or what there is to choose from in one'
+complete -c shard-ckpt -n '__fish_seen_subcommand_from drain' -f
+complete -c shard-ckpt -n '__fish_seen_subcommand_from drain' -l fast -x -d 'folder that files are written to first'
+complete -c shard-ckpt -n '__fish_seen_subcommand_from drain' -l slow -x -d 'folder that they are copied to then'
+complete -c shard-ckpt -n '__fish_seen_subcommand_from drain' -l keep -d 'keep all in the fast folder, not the newest alone'
+complete -c shard-ckpt -n '__fish_seen_subcommand_from drain' -l memory -x -d 'memory of the ring (default 128M)'
+complete -c shard-ckpt -n '__fish_seen_subcommand_from drain' -s h -l help -d 'show this help'
+complete -c shard-ckpt -n '__fish_seen_subcommand_from drain' -s V -l version -d 'show the version and what was built in'
+complete -c shard-ckpt -n '__fish_seen_subcommand_from drain' -s f -l force -d 'replace an output directory; binary to a terminal'
+complete -c shard-ckpt -n '__fish_seen_subcommand_from drain' -s q -l quiet -d 'no warnings'
+complete -c shard-ckpt -n '__fish_seen_subcommand_from drain' -s v -l verbose -d 'more messages; repeatable'
+complete -c shard-ckpt -n '__fish_seen_subcommand_from drain' -l json -d 'report as JSON'
+complete -c shard-ckpt -n '__fish_seen_subcommand_from drain' -l format -x -a 'text json' -d 'form of the report'
+complete -c shard-ckpt -n '__fish_seen_subcommand_from drain' -l report -r -F -d 'write the JSON report to FILE'
+complete -c shard-ckpt -n '__fish_seen_subcommand_from drain' -l color -a 'always auto never' -d 'use colours'
+complete -c shard-ckpt -n '__fish_seen_subcommand_from drain' -l list -a ' (shard-ckpt drain --list=tables 2>/dev/null | string replace -r "^[^/\t]*/" "")' -d 'list the tables, or what there is to choose from in one'

@@ -378,6 +378,37 @@ TU_API TU_MUST int tu_ckpt_agree(const struct tu_ckpt *c, const struct tu_shard_
 TU_API TU_MUST int tu_digest_write(struct tu_buf *out, struct tu_digest *d, size_t n,
                                    struct tu_err *err);
 
+/* Draining ---------------------------------------------------------------------------- */
+
+/* Checkpoints that a producer writes as streams into a pipe, one after the other, taken at
+ * once into a ring of the job's memory and written behind its back: to a fast folder, then
+ * to a slow one. A file has its name, and the folder's `latest` names it, only when it is
+ * whole, checked and durable; a kill at any instant leaves no more than NAME.partial. */
+enum tu_drain_event {
+    TU_DRAIN_TAKEN,  /* the fence: all its bytes are in the ring or further */
+    TU_DRAIN_FIRST,  /* published in the fast folder */
+    TU_DRAIN_SECOND, /* and in the slow one */
+};
+struct tu_drain {
+    int fd;                 /* of the producer */
+    const char *fast, *slow; /* folders that exist; slow NULL: one level */
+    const char *name;       /* of a file; %d: the number of the checkpoint, in six digits */
+    bool keep;              /* all stay in the fast folder; else the newest alone does, and
+                             * the others leave when the slow one has them */
+    bool force;             /* replace a file without a number */
+    /* One call at a time, from any thread. */
+    void (*event)(void *ctx, enum tu_drain_event what, uint64_t number, uint64_t bytes);
+    void *ctx;
+    /* Filled: the number of the first checkpoint of this run, the first that an earlier run
+     * left to be copied, how many were written, and how long the ring was full. */
+    uint64_t first, waiting, count;
+    double stall_s;
+};
+/* Until the input ends and all is written. Errors: those of a stream that is not whole or not
+ * sound, TU_EEXISTS, TU_EIO; what was published before stays. */
+TU_API TU_MUST int tu_drain(struct tu_drain *how, const struct tu_job *job,
+                            struct tu_err *err);
+
 TU_END
 
 #endif

@@ -114,6 +114,7 @@ reports() {
     reports shard-ckpt rename 'x=y' "$llama" r
     reports shard-ckpt lora-merge "$llama" "$ROOT/tests/data/peft/plain" s
     reports shard-ckpt lora-extract --rank 1 "$llama" s t
+    shard-ckpt cat "$llama" | reports shard-ckpt drain --fast . drained
     reports shard-ckpt load-order "$llama"
     reports shard-ckpt layout show megatron
 
