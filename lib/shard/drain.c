@@ -8,7 +8,11 @@
  * Source: A. Maurya et al., "DataStates-LLM: Lazy Asynchronous Checkpointing for Large
  * Language Models", HPDC 2024. Not for streams that must be looked into. */
 
+/* F_SETPIPE_SZ needs _GNU_SOURCE. */
+#define _GNU_SOURCE
+
 #include <errno.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <pthread.h>
 #include <string.h>
@@ -149,6 +153,7 @@ static void *run_input(void *ctx)
     char *at;
     size_t n, got = 1;
     int rc = 0;
+    (void)fcntl(d->how->fd, F_SETPIPE_SZ, (int)TU_IO_CHUNK); /* fewer calls, if it is one */
     while (!rc && got && (n = room(d, &at))) {
         if (!(rc = read_some(d, at, n, &got, &err)) && got)
             rc = take(d, at, got, &err);

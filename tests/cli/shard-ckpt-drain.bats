@@ -47,15 +47,15 @@ levels() {
 }
 
 @test "what is cut, damaged or no stream is not published, what came before is" {
-    { cat 0.tns; head -c 900000 1.tns; } >cut
-    run -3 shard-ckpt drain --fast fast --slow slow 's%d' <cut
+    { cat 0.tns; head -c 900000 1.tns; } >short
+    run -3 shard-ckpt drain --fast fast --slow slow 's%d' <short
     assert_output --partial 'standard input ends inside a checkpoint, after 2500512 bytes'
     { head -c 2000 1.tns; printf x; tail -c +2002 1.tns; } >damaged
     run -3 shard-ckpt drain --fast fast --slow slow 's%d' <damaged
     assert_output --partial 'payload'
     run -3 shard-ckpt drain --fast fast 'other' </dev/zero
     assert_output --partial 'no tensor stream here'
-    only_files 0.tns 1.tns 2.tns cut damaged fast slow fast/latest fast/s000000 slow/latest slow/s000000
+    only_files 0.tns 1.tns 2.tns short damaged fast slow fast/latest fast/s000000 slow/latest slow/s000000
 }
 
 @test "a name without a number is for one checkpoint" {
