@@ -259,8 +259,7 @@ static const struct tu_cmd command = {
         "concatenate tensor files; choose, rename, slice, cast, order and join tensors",
     .usage = usage,
     .opts = options,
-    .flags = TU_CMD_STDIN | TU_CMD_STREAM | TU_CMD_NO_SEED | TU_CMD_NO_DEVICE |
-             TU_CMD_NO_REPORT,
+    .flags = TU_CMD_STDIN | TU_CMD_STREAM,
     .max = TU_ANY,
     .run = run,
 };

@@ -3,6 +3,7 @@
  * right. */
 #include <inttypes.h>
 #include <stdio.h>
+#include <sys/stat.h>
 #include <tensorutils/stream.h>
 #include "common/main.h"
 
@@ -116,7 +117,32 @@ static void read_all(struct tu_ctx *ctx, struct tu_reader *r, struct seen *s)
     s->bytes = tu_reader_pos(r);
 }
 
-static int check(struct tu_ctx *ctx, const char *path, struct seen *s, struct tu_err *err)
+/* Of all inputs, for progress. */
+struct sizes {
+    uint64_t done, total; /* 0: one has none */
+};
+
+/* Bytes of regular files; pipes and what cannot be looked at have none. */
+static uint64_t size_of(const char *path)
+{
+    struct stat st;
+    return !stat(path, &st) && S_ISREG(st.st_mode) ? (uint64_t)st.st_size : 0;
+}
+
+static struct sizes sizes_of(const char *const *path, int n)
+{
+    struct sizes s = {0, 0};
+    bool known = true;
+    for (int i = 0; i < n; i++) {
+        const uint64_t size = size_of(path[i]);
+        known = known && size;
+        s.total += size;
+    }
+    return known ? s : (struct sizes){0, 0};
+}
+
+static int check(struct tu_ctx *ctx, const char *path, struct sizes *sizes, struct seen *s,
+                 struct tu_err *err)
 {
     struct tu_in *in;
     struct tu_reader *r;
@@ -127,7 +153,9 @@ static int check(struct tu_ctx *ctx, const char *path, struct seen *s, struct tu
     rc = tu_reader_new(&r, in, flags, tu_ctx_pool(ctx), err);
     if (rc)
         return rc;
+    tu_reader_watch(r, tu_ctx_alone(ctx), sizes->done, sizes->total);
     read_all(ctx, r, s);
+    sizes->done += s->bytes;
     tu_reader_free(r);
     return 0;
 }
@@ -136,11 +164,12 @@ static int run(struct tu_ctx *ctx, int argc, char **argv)
 {
     static const char *const standard_input[] = {"-"};
     const char *const *path = argc ? (const char *const *)argv : standard_input;
+    struct sizes sizes = sizes_of(path, argc ? argc : 1);
     struct tu_err err;
     tu_rows_begin(ctx, columns);
     for (int i = 0; i < (argc ? argc : 1); i++) {
         struct seen seen = {0};
-        if (check(ctx, path[i], &seen, &err)) {
+        if (check(ctx, path[i], &sizes, &seen, &err)) {
             tu_error(ctx, &err);
             seen.first = err;
         }
@@ -158,7 +187,7 @@ static const struct tu_cmd command = {
     .summary = "verify tensor streams: frames, checksums, counts, metadata",
     .usage = usage,
     .opts = options,
-    .flags = TU_CMD_STDIN | TU_CMD_NO_SEED | TU_CMD_NO_DEVICE | TU_CMD_NO_FORCE,
+    .flags = TU_CMD_STDIN,
     .max = TU_ANY,
     .run = run,
 };

@@ -98,8 +98,7 @@ static const struct tu_cmd command = {
     .usage = usage,
     .opts = options,
     .listings = tu_format_listings,
-    .flags = TU_CMD_STDIN | TU_CMD_STREAM | TU_CMD_FORMATS | TU_CMD_NO_SEED | TU_CMD_NO_DEVICE |
-             TU_CMD_NO_REPORT,
+    .flags = TU_CMD_STDIN | TU_CMD_STREAM | TU_CMD_FORMATS,
     .max = 1,
     .run = run,
 };

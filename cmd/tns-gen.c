@@ -216,8 +216,7 @@ static const struct tu_cmd command = {
     .usage = usage,
     .opts = options,
     .listings = listings,
-    .flags = TU_CMD_STREAM | TU_CMD_WORDS | TU_CMD_COUNTS | TU_CMD_NO_DEVICE |
-             TU_CMD_NO_REPORT,
+    .flags = TU_CMD_STREAM | TU_CMD_WORDS | TU_CMD_COUNTS,
     .min = 1,
     .max = TU_ANY,
     .run = run,

@@ -53,6 +53,7 @@ struct list {
     struct tu_buf about;        /* META contents as text, shown below the table */
     bool several;               /* files */
     uint64_t tensors, bytes;    /* listed */
+    uint64_t read, total;       /* payloads, for progress; total of the files so far, 0: not known */
     uint64_t coded;             /* that --stats could not look into */
     const char *format;         /* of all files, or "several formats" */
 };
@@ -82,6 +83,8 @@ static int tally(struct list *l, const struct tu_record *rec, struct tu_tally *t
         } while (got && have < chunk);
         if (have == 0)
             return 0;
+        l->read += have;
+        tu_job_progress(tu_ctx_job(l->ctx), l->read, l->total);
         size_t n = (size_t)tu_min(left, have / d->block_bytes * d->block_elems);
         left -= n;
         int rc = tu_tally_add(t, rec->dtype, l->buf, n, tu_ctx_pool(l->ctx), err);
@@ -199,6 +202,7 @@ static int list_file(struct list *l, const char *path, struct tu_err *err)
     int rc = tu_feed_open(&l->feed, path, &how, tu_ctx_job(l->ctx), err);
     if (rc)
         return rc;
+    l->total = l->read + tu_feed_bytes(l->feed);
     const struct tu_source *s = tu_feed_source(l->feed);
     const char *format = s ? s->format->name : "tns";
     l->format = l->format && strcmp(l->format, format) ? "several formats" : format;
@@ -265,7 +269,7 @@ static const struct tu_cmd command = {
     .summary = "list the tensors of files and streams",
     .usage = usage,
     .opts = options,
-    .flags = TU_CMD_STDIN | TU_CMD_NO_SEED | TU_CMD_NO_DEVICE | TU_CMD_NO_FORCE,
+    .flags = TU_CMD_STDIN,
     .max = TU_ANY,
     .run = run,
 };

@@ -283,8 +283,7 @@ static const struct tu_cmd command = {
     .summary = "draw JSON Lines reports as a chart",
     .usage = usage,
     .opts = options,
-    .flags = TU_CMD_STDIN | TU_CMD_NO_SEED | TU_CMD_NO_DEVICE | TU_CMD_NO_FORCE | TU_CMD_NO_REPORT |
-             TU_CMD_NO_PROGRESS | TU_CMD_NO_THREADS,
+    .flags = TU_CMD_STDIN | TU_CMD_DOCUMENT,
     .max = TU_ANY,
     .run = run,
 };

@@ -132,8 +132,6 @@ const struct tu_cmd bench_compare = {
     .summary = "compare two JSON reports of run",
     .usage = usage,
     .opts = options,
-    .flags = TU_CMD_NO_THREADS | TU_CMD_NO_DEVICE | TU_CMD_NO_PROGRESS | TU_CMD_NO_SEED |
-             TU_CMD_NO_FORCE,
     .min = 2,
     .max = 2,
     .run = run,

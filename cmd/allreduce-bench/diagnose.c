@@ -67,8 +67,7 @@ const struct tu_cmd bench_diagnose = {
     .example = "allreduce-bench run -n 4 --trace - | allreduce-bench diagnose -",
     .summary = "name the rank or link that traces show to be at fault",
     .usage = usage,
-    .flags = TU_CMD_STDIN | TU_CMD_NO_THREADS | TU_CMD_NO_DEVICE | TU_CMD_NO_PROGRESS |
-             TU_CMD_NO_SEED | TU_CMD_NO_FORCE,
+    .flags = TU_CMD_STDIN,
     .max = TU_ANY,
     .run = run,
 };

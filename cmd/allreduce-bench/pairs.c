@@ -162,7 +162,5 @@ const struct tu_cmd bench_pairs = {
     .summary = "measure latency and bandwidth of every pair of ranks",
     .usage = usage,
     .opts = options,
-    .flags = TU_CMD_NO_THREADS | TU_CMD_NO_DEVICE | TU_CMD_NO_PROGRESS | TU_CMD_NO_SEED |
-             TU_CMD_NO_FORCE,
     .run = run,
 };

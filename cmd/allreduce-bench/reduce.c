@@ -338,8 +338,7 @@ const struct tu_cmd bench_reduce = {
     .summary = "reduce the tensors of the segments of a stream",
     .usage = usage,
     .opts = options,
-    .flags = TU_CMD_STDIN | TU_CMD_STREAM | TU_CMD_NO_THREADS | TU_CMD_NO_DEVICE |
-             TU_CMD_NO_PROGRESS | TU_CMD_NO_SEED,
+    .flags = TU_CMD_STDIN | TU_CMD_STREAM,
     .max = TU_ANY,
     .run = run,
 };

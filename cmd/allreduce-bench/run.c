@@ -389,6 +389,5 @@ const struct tu_cmd bench_run = {
     .usage = usage,
     .opts = options,
     .formats = formats,
-    .flags = TU_CMD_NO_THREADS | TU_CMD_NO_DEVICE | TU_CMD_NO_PROGRESS | TU_CMD_NO_FORCE,
     .run = run,
 };

@@ -340,8 +340,6 @@ const struct tu_cmd bench_sim = {
     .summary = "simulate collectives on a described cluster",
     .usage = usage,
     .opts = options,
-    .flags = TU_CMD_NO_THREADS | TU_CMD_NO_DEVICE | TU_CMD_NO_PROGRESS | TU_CMD_NO_SEED |
-             TU_CMD_NO_FORCE,
     .max = 1,
     .run = run,
 };

@@ -125,6 +125,5 @@ const struct tu_cmd bench_squeeze = {
     .summary = "all-reduce compressed vectors and report the error",
     .usage = usage,
     .opts = options,
-    .flags = TU_CMD_NO_THREADS | TU_CMD_NO_DEVICE | TU_CMD_NO_PROGRESS | TU_CMD_NO_FORCE,
     .run = run,
 };

@@ -16,14 +16,8 @@ enum tu_cmd_flags {
     TU_CMD_WORDS = 4,   /* operands are words, not files (completion) */
     TU_CMD_FORMATS = 8, /* with TU_CMD_STREAM: writes what the name of -o says */
     TU_CMD_COUNTS = 16, /* its progress is of no bytes: no rate is shown */
-    /* Options of the common block that make no sense here. */
-    TU_CMD_NO_OUTPUT = 0x100,
-    TU_CMD_NO_FORCE = 0x200,
-    TU_CMD_NO_THREADS = 0x400,
-    TU_CMD_NO_REPORT = 0x800, /* --json --format --report */
-    TU_CMD_NO_PROGRESS = 0x1000,
-    TU_CMD_NO_SEED = 0x2000,
-    TU_CMD_NO_DEVICE = 0x4000,
+    TU_CMD_DOCUMENT = 32, /* standard output carries a text that is no report */
+    TU_CMD_DEVICE = 64,   /* computes where --device says; others only see whether it is there */
 };
 
 #define TU_ANY UINT_MAX

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* common.c: the options that every command has, and which of them this one leaves out. */
+/* common.c: the options that every command has. */
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -48,38 +48,9 @@ static const struct tu_opt block[] = {
 #define BLOCK (sizeof block / sizeof *block)
 #define FORMATS_MAX 16
 
-/* The block without what the command leaves out; filled anew by each tu_tables_of. */
+/* The block for one command; filled anew by each tu_tables_of. */
 static struct tu_opt kept[BLOCK];
 static const char *formats[FORMATS_MAX];
-
-/* A command leaves out what all its subcommands do. */
-static bool has_flag(const struct tu_cmd *cmd, unsigned flag)
-{
-    bool all = cmd->subs && cmd->subs[0];
-    for (size_t i = 0; all && cmd->subs[i]; i++)
-        all = cmd->subs[i]->flags & flag;
-    return all || cmd->flags & flag;
-}
-
-static bool left_out(const struct tu_cmd *top, const struct tu_cmd *cmd, const char *name)
-{
-    static const struct {
-        const char *name;
-        unsigned flag;
-    } omit[] = {
-        {"output", TU_CMD_NO_OUTPUT},     {"force", TU_CMD_NO_FORCE},
-        {"threads", TU_CMD_NO_THREADS},   {"json", TU_CMD_NO_REPORT},
-        {"format", TU_CMD_NO_REPORT},     {"report", TU_CMD_NO_REPORT},
-        {"progress", TU_CMD_NO_PROGRESS}, {"seed", TU_CMD_NO_SEED},
-        {"device", TU_CMD_NO_DEVICE},
-    };
-    if (!strcmp(name, "list"))
-        return !top->subs && !tu_listing_nth(top, cmd, 0);
-    for (size_t i = 0; i < sizeof omit / sizeof *omit; i++)
-        if (!strcmp(name, omit[i].name))
-            return has_flag(cmd, omit[i].flag);
-    return false;
-}
 
 void tu_tables_of(const struct tu_cmd *top, const struct tu_cmd *cmd,
                   const struct tu_opt *tables[TU_TABLES_MAX])
@@ -91,8 +62,8 @@ void tu_tables_of(const struct tu_cmd *top, const struct tu_cmd *cmd,
         formats[f++] = cmd->formats[i];
     formats[f] = NULL;
     for (const struct tu_opt *o = block; o->type != TU_OPT_END; o++) {
-        if (left_out(top, cmd, o->name))
-            continue;
+        if (!strcmp(o->name, "list") && !top->subs && !tu_listing_nth(top, cmd, 0))
+            continue; /* nothing to list */
         kept[n] = *o;
         if (!strcmp(o->name, "format"))
             kept[n].choices = formats;
@@ -134,5 +105,5 @@ void tu_common_apply(struct tu_ctx *ctx)
 bool tu_streams(const struct tu_ctx *ctx)
 {
     const struct tu_cmd *cmd = ctx->cmd;
-    return cmd->flags & TU_CMD_STREAM && !(cmd->text && *cmd->text);
+    return cmd->flags & (TU_CMD_STREAM | TU_CMD_DOCUMENT) && !(cmd->text && *cmd->text);
 }

@@ -171,7 +171,10 @@ static int usage_to_terminal(struct tu_ctx *ctx)
 static int missing(struct tu_ctx *ctx, unsigned given)
 {
     const struct tu_cmd *cmd = ctx->cmd;
-    const char *usage = cmd->usage ? cmd->usage[0] : "";
+    const char *usage = cmd->usage ? cmd->usage[0] : "", *last = strrchr(usage, ' ');
+    if (last && !strcmp(last, " destination") && strcmp(ctx->output, "-") &&
+        given + 1 == cmd->min)
+        return tu_usage(ctx, "the destination is the last operand: -o is the report's file");
     return tu_usage(ctx, "expected %s%u operand%s, got %u: %s%s%s%s%s",
                     cmd->max > cmd->min ? "at least " : "", cmd->min,
                     cmd->min == 1 ? "" : "s", given, ctx->top->name,
@@ -234,14 +237,19 @@ static int refuse(struct tu_ctx *ctx, tu_opt_tables tables, int argc, char **arg
         (ctx->json || (ctx->report && !strcmp(ctx->report, "-"))))
         return tu_usage(
             ctx, "standard output carries the data; use --report FILE for the report");
-    if (tu_streams(ctx) && !(cmd->flags & TU_CMD_FORMATS) && of_other_format(ctx->output))
+    if (tu_streams(ctx) && !(cmd->flags & (TU_CMD_FORMATS | TU_CMD_DOCUMENT)) && of_other_format(ctx->output))
         return tu_usage(ctx, "'%.80s': a tensor stream is written here, and not what this name "
                         "says; use \"%s%s%s ... | tns-export -o %.80s\"",
                         ctx->output, ctx->top->name, cmd == ctx->top ? "" : " ",
                         cmd == ctx->top ? "" : cmd->name, ctx->output);
+    const struct tu_device *device;
+    if (!(cmd->flags & TU_CMD_DEVICE) && strcmp(ctx->device, "cpu") &&
+        tu_ctx_device(ctx, &device, &err))
+        return tu_error(ctx, &err);
     if ((cmd->flags & TU_CMD_STDIN) && argc == 0 && isatty(STDIN_FILENO))
         return usage_to_terminal(ctx);
-    if (tu_streams(ctx) && to_stdout && !ctx->force && isatty(STDOUT_FILENO))
+    if (tu_streams(ctx) && !(cmd->flags & TU_CMD_DOCUMENT) && to_stdout && !ctx->force &&
+        isatty(STDOUT_FILENO))
         return tu_usage(ctx,
                         "will not write binary data to a terminal; use -o FILE, or -f");
     return 0;
@@ -299,15 +307,6 @@ static int finish(struct tu_ctx *ctx)
     return late > status ? late : status;
 }
 
-/* -o, where the last operand is the destination. */
-static void hint_destination(const struct tu_cmd *cmd, struct tu_err *err)
-{
-    const char *operands = cmd->usage ? cmd->usage[0] : "", *last = strrchr(operands, ' ');
-    if (cmd->flags & TU_CMD_NO_OUTPUT && last && !strcmp(last, " destination") &&
-        (strstr(err->msg, "option '-o'") || strstr(err->msg, "option '--output")))
-        tu_fail(err, TU_EUSAGE, "no option -o: the destination is the last operand");
-}
-
 int tu_main(const struct tu_cmd *cmd, int argc, char **argv)
 {
     struct tu_ctx *ctx = &tu_ctx_only;
@@ -326,13 +325,13 @@ int tu_main(const struct tu_cmd *cmd, int argc, char **argv)
     if (tu_opt_parse(tables, &argc, argv, &err)) {
         if (!named)
             ctx->cmd = ctx->top; /* whose --help names the subcommand */
-        hint_destination(ctx->cmd, &err);
         tu_error(ctx, &err);
         return finish(ctx);
     }
     tu_common_apply(ctx);
     if (!answer(ctx, tables, named) && !refuse(ctx, tables, argc, argv)) {
         int status = ctx->cmd->run(ctx, argc, argv);
+        tu_progress_end();
         if (status > ctx->status)
             ctx->status = status;
     }

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* progress.c: one line on standard error: share done, rate of bytes, time left.
  *
- * It appears when a job has lasted a second (at once with --progress=always), is
- * redrawn at most ten times a second from whichever thread reports, and is erased
- * before any message. */
+ * It appears when a job has lasted a second (at once with --progress=always, and once for what
+ * never reports), is redrawn at most ten times a second from whichever thread reports, and is
+ * erased before any message. Outputs report what they have written, without knowing how much there
+ * will be; who knows that goes before them. */
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -12,9 +13,11 @@
 #include "common/front.h"
 
 #define BAR 24
+#define PATIENCE 0.2 /* seconds for who knows the total to say so */
 
 static struct {
-    bool wanted, bytes;
+    bool wanted, always, bytes;
+    bool total, drawn; /* a report had a total; the bar was seen */
     const char *name;
     double begin, next; /* seconds of tu_clock */
     atomic_bool shown;
@@ -24,6 +27,7 @@ static struct {
 void tu_progress_begin(const struct tu_ctx *ctx, bool always)
 {
     bar.wanted = true;
+    bar.always = always;
     bar.bytes = !(ctx->cmd->flags & TU_CMD_COUNTS);
     bar.name = ctx->top->name;
     bar.begin = tu_clock();
@@ -70,12 +74,23 @@ void tu_progress(void *ctx, uint64_t done, uint64_t total)
     if (!bar.wanted || pthread_mutex_trylock(&bar.lock))
         return; /* another thread is drawing */
     double now = tu_clock();
-    if (now >= bar.next) {
+    bar.total |= total != 0;
+    if (now >= bar.next && (total || (!bar.total && now - bar.begin > PATIENCE))) {
+        bar.drawn = true;
         bar.next = now + 0.1;
         atomic_store(&bar.shown, true);
         draw(done, total > done ? total : total ? done : 0, now - bar.begin);
     }
     pthread_mutex_unlock(&bar.lock);
+}
+
+void tu_progress_end(void)
+{
+    if (!bar.wanted || !bar.always || bar.drawn)
+        return;
+    bar.bytes = false;
+    atomic_store(&bar.shown, true);
+    draw(1, 1, tu_clock() - bar.begin);
 }
 
 const char *tu_progress_erase(void)

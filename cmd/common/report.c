@@ -25,6 +25,7 @@ struct dest {
 
 static struct tu_report {
     struct dest main, file;
+    struct tu_job job; /* of both */
     const struct tu_column *columns;
     struct tu_buf cells;           /* texts with their NULs, row after row */
     size_t rows, ncolumns;
@@ -76,7 +77,9 @@ static void flush(struct tu_ctx *ctx, struct dest *d, const char *path)
 {
     struct tu_err err;
     d->flushed = tu_clock();
-    if (!d->broken && !d->out && tu_out_open(&d->out, path, tu_ctx_alone(ctx), &err))
+    report.job = *tu_ctx_alone(ctx);
+    report.job.progress = NULL; /* rows are not the work */
+    if (!d->broken && !d->out && tu_out_open(&d->out, path, &report.job, &err))
         fail(ctx, d, &err);
     if (!d->broken && d->buf.n && tu_out_write(d->out, d->buf.data, d->buf.n, &err))
         fail(ctx, d, &err);

@@ -45,7 +45,6 @@ const struct tu_cmd fa_info = {
     .example = "fa-run info",
     .summary = "show the machine and its measured peaks",
     .usage = usage,
-    .flags = TU_CMD_NO_SEED | TU_CMD_NO_DEVICE,
     .min = 0,
     .max = 0,
     .run = run,

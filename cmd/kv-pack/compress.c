@@ -393,7 +393,7 @@ const struct tu_cmd kv_compress = {
     .summary = "make keys and values smaller, and report the loss at the attention output",
     .usage = usage,
     .opts = options,
-    .flags = TU_CMD_STDIN | TU_CMD_STREAM | TU_CMD_NO_DEVICE | TU_CMD_NO_PROGRESS,
+    .flags = TU_CMD_STDIN | TU_CMD_STREAM,
     .max = TU_ANY,
     .run = run_compress,
 };

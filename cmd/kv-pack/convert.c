@@ -87,8 +87,7 @@ const struct tu_cmd kv_convert = {
     .summary = "change layout, dtype, ranks or positions, or take a part",
     .usage = usage,
     .opts = options,
-    .flags = TU_CMD_STDIN | TU_CMD_STREAM | TU_CMD_NO_REPORT | TU_CMD_NO_SEED |
-             TU_CMD_NO_DEVICE | TU_CMD_NO_PROGRESS,
+    .flags = TU_CMD_STDIN | TU_CMD_STREAM,
     .max = TU_ANY,
     .run = run,
 };

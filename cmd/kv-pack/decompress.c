@@ -130,8 +130,7 @@ const struct tu_cmd kv_decompress = {
     .example = "kv-pack decompress small.tns -o cache.tns",
     .summary = "the way back",
     .usage = usage,
-    .flags = TU_CMD_STDIN | TU_CMD_STREAM | TU_CMD_NO_REPORT | TU_CMD_NO_SEED |
-             TU_CMD_NO_DEVICE | TU_CMD_NO_PROGRESS,
+    .flags = TU_CMD_STDIN | TU_CMD_STREAM,
     .max = TU_ANY,
     .run = run_decompress,
 };

@@ -58,8 +58,7 @@ const struct tu_cmd kv_pack = {
     .usage = pack_usage,
     .opts = pack_options,
     .shared = kv_identity_options,
-    .flags = TU_CMD_STREAM | TU_CMD_NO_REPORT | TU_CMD_NO_SEED | TU_CMD_NO_DEVICE |
-             TU_CMD_NO_PROGRESS,
+    .flags = TU_CMD_STREAM,
     .min = 1,
     .max = TU_ANY,
     .run = run_pack,
@@ -131,8 +130,7 @@ const struct tu_cmd kv_unpack = {
     .usage = unpack_usage,
     .opts = unpack_options,
     .shared = kv_identity_options,
-    .flags = TU_CMD_STDIN | TU_CMD_STREAM | TU_CMD_FORMATS | TU_CMD_NO_REPORT | TU_CMD_NO_SEED |
-             TU_CMD_NO_DEVICE | TU_CMD_NO_PROGRESS,
+    .flags = TU_CMD_STDIN | TU_CMD_STREAM | TU_CMD_FORMATS,
     .max = TU_ANY,
     .run = run_unpack,
 };

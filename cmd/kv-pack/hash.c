@@ -142,8 +142,7 @@ const struct tu_cmd kv_hash = {
     .usage = usage,
     .opts = options,
     .shared = kv_naming_options,
-    .flags = TU_CMD_STDIN | TU_CMD_NO_FORCE | TU_CMD_NO_THREADS | TU_CMD_NO_PROGRESS |
-             TU_CMD_NO_SEED | TU_CMD_NO_DEVICE,
+    .flags = TU_CMD_STDIN,
     .max = TU_ANY,
     .run = run,
 };

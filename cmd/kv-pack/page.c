@@ -119,16 +119,13 @@ static int run_share(struct tu_ctx *ctx, int argc, char **argv)
 
 static const char *const usage[] = {"[option ...] [file ...]", NULL};
 
-#define FLAGS                                                                            \
-    (TU_CMD_STDIN | TU_CMD_STREAM | TU_CMD_NO_SEED | TU_CMD_NO_DEVICE | TU_CMD_NO_PROGRESS)
-
 const struct tu_cmd kv_page = {
     .name = "page",
     .example = "kv-pack page --block 16 cache.tns -o pages.tns",
     .summary = "put sequences into a pool of pages with its table",
     .usage = usage,
     .opts = page_options,
-    .flags = FLAGS,
+    .flags = TU_CMD_STDIN | TU_CMD_STREAM,
     .max = TU_ANY,
     .run = run_page,
 };
@@ -140,7 +137,7 @@ const struct tu_cmd kv_share = {
     .usage = usage,
     .opts = share_options,
     .shared = kv_naming_options,
-    .flags = FLAGS,
+    .flags = TU_CMD_STDIN | TU_CMD_STREAM,
     .max = TU_ANY,
     .run = run_share,
 };

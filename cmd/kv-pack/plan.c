@@ -216,8 +216,6 @@ const struct tu_cmd kv_plan = {
     .summary = "what caches of a model take: memory, users, prefill, decode, moving",
     .usage = usage,
     .opts = options,
-    .flags = TU_CMD_NO_FORCE | TU_CMD_NO_THREADS | TU_CMD_NO_PROGRESS | TU_CMD_NO_SEED |
-             TU_CMD_NO_DEVICE,
     .max = 0,
     .run = run,
 };

@@ -253,8 +253,7 @@ const struct tu_cmd kv_replay = {
     .summary = "hits, waste and preemptions of a trace of requests",
     .usage = usage,
     .opts = options,
-    .flags = TU_CMD_STDIN | TU_CMD_NO_FORCE | TU_CMD_NO_THREADS | TU_CMD_NO_PROGRESS |
-             TU_CMD_NO_SEED | TU_CMD_NO_DEVICE,
+    .flags = TU_CMD_STDIN,
     .max = 1,
     .run = run,
 };

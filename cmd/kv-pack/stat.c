@@ -308,8 +308,7 @@ const struct tu_cmd kv_stat = {
     .summary = "sizes, ranges and outliers; what caches share, and why one misses",
     .usage = usage,
     .opts = options,
-    .flags = TU_CMD_STDIN | TU_CMD_NO_FORCE | TU_CMD_NO_PROGRESS | TU_CMD_NO_SEED |
-             TU_CMD_NO_DEVICE,
+    .flags = TU_CMD_STDIN,
     .max = TU_ANY,
     .run = run,
 };

@@ -183,15 +183,13 @@ static const char *const spill_usage[] = {"--dir dir [option ...] [file ...]", N
 static const char *const fetch_usage[] = {"--dir dir [option ...] [tokens]", NULL};
 static const char *const dir_usage[] = {"--dir dir [option ...]", NULL};
 
-#define FLAGS (TU_CMD_NO_SEED | TU_CMD_NO_DEVICE | TU_CMD_NO_PROGRESS | TU_CMD_NO_THREADS)
-
 const struct tu_cmd kv_spill = {
     .name = "spill",
     .example = "kv-pack spill --dir store cache.tns",
     .summary = "put the blocks of caches into a store",
     .usage = spill_usage,
     .opts = spill_options,
-    .flags = FLAGS | TU_CMD_STDIN | TU_CMD_NO_FORCE,
+    .flags = TU_CMD_STDIN,
     .max = TU_ANY,
     .run = run_spill,
 };
@@ -203,7 +201,7 @@ const struct tu_cmd kv_fetch = {
     .usage = fetch_usage,
     .opts = fetch_options,
     .shared = kv_identity_options,
-    .flags = FLAGS | TU_CMD_STDIN | TU_CMD_STREAM,
+    .flags = TU_CMD_STDIN | TU_CMD_STREAM,
     .max = 1,
     .run = run_fetch,
 };
@@ -214,7 +212,6 @@ const struct tu_cmd kv_verify = {
     .summary = "read every block of a store and tell what is broken",
     .usage = dir_usage,
     .opts = verify_options,
-    .flags = FLAGS | TU_CMD_NO_FORCE,
     .max = 0,
     .run = run_verify,
 };
@@ -225,7 +222,6 @@ const struct tu_cmd kv_gc = {
     .summary = "remove what is broken, orphaned or old from a store",
     .usage = dir_usage,
     .opts = gc_options,
-    .flags = FLAGS | TU_CMD_NO_FORCE,
     .max = 0,
     .run = run_gc,
 };

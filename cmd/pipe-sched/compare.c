@@ -268,8 +268,7 @@ const struct tu_cmd pipe_compare = {
     .opts = options,
     .shared = pipe_cost_options,
     .listings = pipe_listings,
-    .flags = TU_CMD_NO_FORCE | TU_CMD_NO_THREADS | TU_CMD_NO_PROGRESS | TU_CMD_NO_SEED |
-             TU_CMD_NO_DEVICE | TU_CMD_WORDS,
+    .flags = TU_CMD_WORDS,
     .max = TU_ANY,
     .run = run,
 };

@@ -153,10 +153,6 @@ static int run(struct tu_ctx *ctx, int argc, char **argv)
 
 static const char *const usage[] = {"[option ...] [file]", NULL};
 
-#define FLAGS                                                                            \
-    (TU_CMD_STDIN | TU_CMD_NO_REPORT | TU_CMD_NO_FORCE | TU_CMD_NO_THREADS |             \
-     TU_CMD_NO_PROGRESS | TU_CMD_NO_SEED | TU_CMD_NO_DEVICE)
-
 const struct tu_cmd pipe_convert = {
     .name = "convert",
     .example = "pipe-sched convert --to csv a.json",
@@ -165,7 +161,7 @@ const struct tu_cmd pipe_convert = {
     .opts = convert_options,
     .shared = pipe_cost_options,
     .listings = pipe_listings,
-    .flags = FLAGS,
+    .flags = TU_CMD_STDIN | TU_CMD_DOCUMENT,
     .max = 1,
     .run = run,
 };
@@ -178,7 +174,7 @@ const struct tu_cmd pipe_draw = {
     .opts = draw_options,
     .shared = pipe_cost_options,
     .listings = pipe_listings,
-    .flags = FLAGS,
+    .flags = TU_CMD_STDIN | TU_CMD_DOCUMENT,
     .max = 1,
     .run = run,
 };
@@ -191,7 +187,7 @@ const struct tu_cmd pipe_lower = {
     .opts = lower_options,
     .shared = pipe_cost_options,
     .listings = pipe_listings,
-    .flags = FLAGS,
+    .flags = TU_CMD_STDIN | TU_CMD_DOCUMENT,
     .max = 1,
     .run = run,
 };

@@ -121,8 +121,6 @@ const struct tu_cmd pipe_diff = {
     .usage = usage,
     .opts = options,
     .shared = pipe_cost_options,
-    .flags = TU_CMD_NO_FORCE | TU_CMD_NO_THREADS | TU_CMD_NO_PROGRESS | TU_CMD_NO_SEED |
-             TU_CMD_NO_DEVICE,
     .min = 2,
     .max = 2,
     .run = run,

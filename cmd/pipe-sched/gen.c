@@ -98,9 +98,8 @@ const struct tu_cmd pipe_gen = {
     .summary = "write a schedule by name",
     .usage = usage,
     .opts = options,
+    .flags = TU_CMD_DOCUMENT,
     .shared = pipe_cost_options,
     .listings = pipe_listings,
-    .flags = TU_CMD_NO_REPORT | TU_CMD_NO_FORCE | TU_CMD_NO_THREADS | TU_CMD_NO_PROGRESS |
-             TU_CMD_NO_SEED | TU_CMD_NO_DEVICE,
     .run = run,
 };

@@ -295,6 +295,6 @@ const struct tu_cmd pipe_optimize = {
     .opts = options,
     .shared = pipe_cost_options,
     .listings = pipe_listings,
-    .flags = TU_CMD_COUNTS | TU_CMD_NO_FORCE | TU_CMD_NO_THREADS | TU_CMD_NO_DEVICE,
+    .flags = TU_CMD_COUNTS,
     .run = run,
 };

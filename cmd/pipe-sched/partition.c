@@ -243,7 +243,5 @@ const struct tu_cmd pipe_partition = {
     .summary = "split layers of uneven cost into stages, optimally",
     .usage = usage,
     .opts = options,
-    .flags = TU_CMD_NO_FORCE | TU_CMD_NO_THREADS | TU_CMD_NO_PROGRESS | TU_CMD_NO_SEED |
-             TU_CMD_NO_DEVICE,
     .run = run,
 };

@@ -320,8 +320,7 @@ const struct tu_cmd pipe_place = {
     .usage = usage,
     .opts = options,
     .listings = listings,
-    .flags = TU_CMD_STDIN | TU_CMD_NO_FORCE | TU_CMD_NO_THREADS | TU_CMD_NO_PROGRESS |
-             TU_CMD_NO_DEVICE,
+    .flags = TU_CMD_STDIN,
     .max = 1,
     .run = run,
 };

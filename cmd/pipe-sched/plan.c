@@ -282,7 +282,5 @@ const struct tu_cmd pipe_plan = {
     .opts = options,
     .shared = cluster_options,
     .listings = listings,
-    .flags = TU_CMD_NO_FORCE | TU_CMD_NO_THREADS | TU_CMD_NO_PROGRESS | TU_CMD_NO_SEED |
-             TU_CMD_NO_DEVICE,
     .run = run,
 };

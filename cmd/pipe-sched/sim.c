@@ -73,10 +73,6 @@ static int run_verify(struct tu_ctx *ctx, int argc, char **argv)
 
 static const char *const usage[] = {"[option ...] [file]", NULL};
 
-#define FLAGS                                                                            \
-    (TU_CMD_STDIN | TU_CMD_NO_FORCE | TU_CMD_NO_THREADS | TU_CMD_NO_PROGRESS |           \
-     TU_CMD_NO_SEED | TU_CMD_NO_DEVICE)
-
 const struct tu_cmd pipe_sim = {
     .name = "sim",
     .example = "pipe-sched gen -s zb-h1 -p 4 -m 8 | pipe-sched sim",
@@ -84,7 +80,7 @@ const struct tu_cmd pipe_sim = {
     .usage = usage,
     .opts = options,
     .shared = pipe_cost_options,
-    .flags = FLAGS,
+    .flags = TU_CMD_STDIN,
     .max = 1,
     .run = run_sim,
 };
@@ -95,7 +91,7 @@ const struct tu_cmd pipe_verify = {
     .summary = "is a schedule complete, consistent and free of deadlock",
     .usage = usage,
     .opts = options,
-    .flags = FLAGS,
+    .flags = TU_CMD_STDIN,
     .max = 1,
     .run = run_verify,
 };

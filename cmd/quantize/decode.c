@@ -112,7 +112,7 @@ const struct tu_cmd quantize_decode = {
     .summary = "turn codes back into numbers",
     .usage = usage,
     .opts = options,
-    .flags = TU_CMD_STDIN | TU_CMD_STREAM | TU_CMD_FORMATS | TU_CMD_NO_SEED | TU_CMD_NO_REPORT,
+    .flags = TU_CMD_STDIN | TU_CMD_STREAM | TU_CMD_FORMATS | TU_CMD_DEVICE,
     .max = TU_ANY,
     .run = run,
 };

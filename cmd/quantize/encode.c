@@ -367,7 +367,7 @@ const struct tu_cmd quantize_encode = {
     .opts = options,
     .shared = quantize_options,
     .listings = quantize_listings,
-    .flags = TU_CMD_STDIN | TU_CMD_STREAM | TU_CMD_FORMATS,
+    .flags = TU_CMD_STDIN | TU_CMD_STREAM | TU_CMD_FORMATS | TU_CMD_DEVICE,
     .max = TU_ANY,
     .run = run_encode,
 };
@@ -380,7 +380,7 @@ const struct tu_cmd quantize_measure = {
     .opts = measure_options,
     .shared = quantize_options,
     .listings = quantize_listings,
-    .flags = TU_CMD_STDIN,
+    .flags = TU_CMD_STDIN | TU_CMD_DEVICE,
     .max = TU_ANY,
     .run = run_measure,
 };

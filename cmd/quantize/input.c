@@ -154,6 +154,7 @@ static int open_feed(struct input *in, struct tu_ctx *ctx, struct tu_err *err)
     struct tu_feed_how how = {.view = see, .ctx = in};
     const char *path = in->path;
     int rc = 0;
+    in->job = tu_ctx_job(ctx);
     if (in->seen == SEEN_AS_GGUF && in->folder) {
         rc = model_open(&in->llama, path, ctx, err);
         path = rc ? NULL : model_stream(in->llama);
@@ -233,6 +234,8 @@ int input_read(struct input *in, void *buf, size_t n, struct tu_err *err)
         rc = tu_feed_read(in->feed, (char *)buf + got, n - got, &part, err);
     if (rc)
         return model_fault(in->llama, rc, err);
+    in->read += got;
+    tu_job_progress(in->job, in->read, tu_feed_bytes(in->feed));
     return got == n ? 0
                     : tu_fail(err, TU_EIO, "%s: '%.80s' ends early", in->path,
                                     in->tensor.name);

@@ -191,7 +191,7 @@ const struct tu_cmd quantize_plan = {
     .opts = options,
     .shared = quantize_options,
     .listings = quantize_listings,
-    .flags = TU_CMD_STDIN | TU_CMD_NO_DEVICE,
+    .flags = TU_CMD_STDIN,
     .max = TU_ANY,
     .run = run,
 };

@@ -88,6 +88,8 @@ struct input {
     enum seen seen;
     struct model *llama;      /* SEEN_AS_GGUF: where the records come from */
     struct tu_feed *feed;
+    const struct tu_job *job; /* is told of what was read, `read` bytes */
+    uint64_t read;
     FILE *spool;              /* of a payload that is read twice */
     bool spooled;
     struct tu_tensor tensor;  /* ITEM_TENSOR */

@@ -137,8 +137,7 @@ const struct tu_cmd quantize_repack = {
     .opts = options,
     .shared = quantize_options,
     .listings = quantize_listings,
-    .flags = TU_CMD_STDIN | TU_CMD_STREAM | TU_CMD_FORMATS | TU_CMD_NO_DEVICE | TU_CMD_NO_SEED |
-             TU_CMD_NO_REPORT,
+    .flags = TU_CMD_STDIN | TU_CMD_STREAM | TU_CMD_FORMATS,
     .max = TU_ANY,
     .run = run,
 };

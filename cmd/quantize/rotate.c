@@ -370,7 +370,7 @@ const struct tu_cmd quantize_rotate = {
     .summary = "rotate a model so that it computes the same with fewer outliers",
     .usage = usage,
     .opts = options,
-    .flags = TU_CMD_STDIN | TU_CMD_STREAM | TU_CMD_FORMATS | TU_CMD_NO_DEVICE | TU_CMD_NO_REPORT,
+    .flags = TU_CMD_STDIN | TU_CMD_STREAM | TU_CMD_FORMATS,
     .max = 1,
     .run = run,
 };

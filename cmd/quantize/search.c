@@ -322,7 +322,7 @@ const struct tu_cmd quantize_search = {
     .opts = options,
     .shared = quantize_options,
     .listings = quantize_listings,
-    .flags = TU_CMD_STDIN | TU_CMD_NO_DEVICE,
+    .flags = TU_CMD_STDIN,
     .max = 1,
     .run = run,
 };

@@ -126,7 +126,6 @@ const struct tu_cmd cmd_diff = {
     .usage = usage,
     .opts = options,
     .shared = source_options,
-    .flags = TU_CMD_NO_SEED | TU_CMD_NO_DEVICE | TU_CMD_NO_FORCE,
     .min = 2,
     .max = 2,
     .run = run,

@@ -73,7 +73,6 @@ const struct tu_cmd cmd_digest = {
     .usage = usage,
     .opts = options,
     .shared = source_options,
-    .flags = TU_CMD_NO_SEED | TU_CMD_NO_DEVICE | TU_CMD_NO_FORCE,
     .min = 1,
     .max = 1,
     .run = run,

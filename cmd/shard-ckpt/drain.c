@@ -84,8 +84,7 @@ const struct tu_cmd cmd_drain = {
     .summary = "take streams at once, write them to a fast folder, then to a slow one",
     .usage = usage,
     .opts = options,
-    .flags = TU_CMD_NO_SEED | TU_CMD_NO_DEVICE | TU_CMD_NO_OUTPUT | TU_CMD_WORDS |
-             TU_CMD_NO_THREADS | TU_CMD_NO_PROGRESS,
+    .flags = TU_CMD_WORDS,
     .min = 1,
     .max = 1,
     .run = run,

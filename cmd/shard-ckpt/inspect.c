@@ -35,15 +35,6 @@ static void refused(struct tu_ctx *ctx, const char *reason, const char *name)
     tu_row(ctx, (struct tu_cell[]){{.s = reason}, {.b = false}, {.s = name}});
 }
 
-static int checksums(struct tu_ctx *ctx, const struct tu_ckpt *c, struct tu_err *err)
-{
-    int rc = 0;
-    for (size_t f = 0; f < c->files && !rc; f++)
-        for (size_t i = 0; i < c->file[f].source->n && !rc; i++)
-            rc = tu_source_verify(c->file[f].source, i, shard_job(ctx)->pool, err);
-    return rc;
-}
-
 /* The CRC-32 of an atom's bytes, cast on the way. */
 struct sum {
     uint32_t crc, from, to;
@@ -110,7 +101,8 @@ static int inspect(struct tu_ctx *ctx, const char *path, bool *yes)
     bool bad = row(ctx, "structure", rc, &err);
     shard_each_refused(ctx, refused);
     if (!rc && why) {
-        bad |= row(ctx, "checksums", checksums(ctx, c, &err), &err);
+        uint64_t sums = 0, bytes = 0;
+        bad |= row(ctx, "checksums", shard_checksums(ctx, c, &sums, &bytes, &err), &err);
         bad |=
             row(ctx, "replicas", tu_ckpt_replicas(c, false, shard_job(ctx), &err), &err);
         uint64_t compared;
@@ -144,7 +136,6 @@ const struct tu_cmd cmd_inspect = {
     .usage = usage,
     .opts = options,
     .shared = source_options,
-    .flags = TU_CMD_NO_SEED | TU_CMD_NO_DEVICE | TU_CMD_NO_FORCE,
     .min = 1,
     .max = TU_ANY,
     .run = run,

@@ -158,7 +158,6 @@ const struct tu_cmd cmd_ls = {
     .usage = usage,
     .opts = options,
     .shared = source_options,
-    .flags = TU_CMD_NO_SEED | TU_CMD_NO_DEVICE | TU_CMD_NO_FORCE,
     .min = 1,
     .max = TU_ANY,
     .run = run,

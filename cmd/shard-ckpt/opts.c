@@ -106,6 +106,28 @@ int shard_open(struct tu_ctx *ctx, struct tu_ckpt **out, const char *path, const
     return tu_ckpt_open(out, path, from, o, shard_job(ctx), err);
 }
 
+int shard_checksums(struct tu_ctx *ctx, const struct tu_ckpt *c, uint64_t *sums, uint64_t *bytes,
+                    struct tu_err *err)
+{
+    const struct tu_job *job = shard_job(ctx);
+    uint64_t done = 0, total = 0;
+    int rc = 0;
+    for (size_t f = 0; f < c->files; f++)
+        for (size_t i = 0; i < c->file[f].source->n; i++)
+            total += c->file[f].source->tensor[i].bytes;
+    for (size_t f = 0; f < c->files && !rc; f++) {
+        struct tu_source *src = c->file[f].source;
+        for (size_t i = 0; i < src->n && !rc; i++) {
+            rc = tu_source_verify(src, i, job->pool, err);
+            *sums += tu_source_summed(src, i);
+            done += src->tensor[i].bytes;
+            tu_job_progress(job, done, total);
+        }
+    }
+    *bytes += done;
+    return rc;
+}
+
 bool shard_each_refused(struct tu_ctx *ctx,
                         void (*put)(struct tu_ctx *ctx, const char *why, const char *name))
 {

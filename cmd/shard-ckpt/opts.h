@@ -52,6 +52,9 @@ bool shard_each_refused(struct tu_ctx *ctx,
                         void (*put)(struct tu_ctx *ctx, const char *why, const char *name));
 /* tu_error, and with -v what shard_each_refused has, a line each. */
 int shard_error(struct tu_ctx *ctx, const struct tu_err *err);
+/* Verify the checksums that the files store. What was seen is added to *sums and *bytes. */
+int shard_checksums(struct tu_ctx *ctx, const struct tu_ckpt *c, uint64_t *sums, uint64_t *bytes,
+                    struct tu_err *err);
 /* Open, plan, write, report: an exit status. */
 int shard_convert(struct tu_ctx *ctx, const char *source, const char *from_spec,
                   const char *root, const struct target_options *t,

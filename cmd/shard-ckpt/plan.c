@@ -133,7 +133,6 @@ const struct tu_cmd cmd_plan = {
     .usage = usage,
     .opts = options,
     .shared = source_options,
-    .flags = TU_CMD_NO_SEED | TU_CMD_NO_DEVICE,
     .min = 2,
     .max = 2,
     .run = run,

@@ -59,7 +59,6 @@ const struct tu_cmd cmd_rename = {
     .usage = usage,
     .opts = options,
     .shared = source_options,
-    .flags = TU_CMD_NO_SEED | TU_CMD_NO_DEVICE | TU_CMD_NO_OUTPUT,
     .min = 3,
     .max = TU_ANY,
     .run = run,

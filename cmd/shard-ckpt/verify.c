@@ -25,14 +25,8 @@ static int verify(struct tu_ctx *ctx, const struct tu_ckpt *c,
 {
     const struct tu_job *job = shard_job(ctx);
     int rc = c->stray ? tu_fail(err, TU_EINCOMPLETE, "%.200s: belongs to no rank", c->stray) : 0;
-    for (size_t f = 0; f < c->files && !rc; f++) {
-        struct tu_source *src = c->file[f].source;
-        for (size_t i = 0; i < src->n && !rc; i++) {
-            rc = tu_source_verify(src, i, job->pool, err);
-            s->checksums += tu_source_summed(src, i);
-            s->bytes += src->tensor[i].bytes;
-        }
-    }
+    if (!rc)
+        rc = shard_checksums(ctx, c, &s->checksums, &s->bytes, err);
     for (size_t i = 0; i < c->pieces; i++)
         s->replicas += c->piece[i].replica;
     if (!rc)
@@ -75,7 +69,6 @@ const struct tu_cmd cmd_verify = {
     .summary = "check structure, stored checksums, replicas and digests",
     .usage = usage,
     .shared = source_options,
-    .flags = TU_CMD_NO_SEED | TU_CMD_NO_DEVICE | TU_CMD_NO_FORCE,
     .min = 1,
     .max = TU_ANY,
     .run = run,

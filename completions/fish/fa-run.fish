@@ -212,6 +212,7 @@ complete -c fa-run -n '__fish_seen_subcommand_from bench' -l progress -a 'always
 complete -c fa-run -n '__fish_seen_subcommand_from bench' -l no-progress
 complete -c fa-run -n '__fish_seen_subcommand_from bench' -l color -a 'always auto never' -d 'use colours'
 complete -c fa-run -n '__fish_seen_subcommand_from bench' -l seed -x -d 'seed of all randomness; default 0'
+complete -c fa-run -n '__fish_seen_subcommand_from bench' -l device -x -a 'cpu cuda auto' -d 'where to compute; default cpu'
 complete -c fa-run -n '__fish_seen_subcommand_from bench' -l list -a ' (fa-run bench --list=tables 2>/dev/null | string replace -r "^[^/\t]*/" "")' -d 'list the tables, or what there is to choose from in one'
 complete -c fa-run -n '__fish_seen_subcommand_from info' -s h -l help -d 'show this help'
 complete -c fa-run -n '__fish_seen_subcommand_from info' -s V -l version -d 'show the version and what was built in'
@@ -226,4 +227,6 @@ complete -c fa-run -n '__fish_seen_subcommand_from info' -l report -r -F -d 'wri
 complete -c fa-run -n '__fish_seen_subcommand_from info' -l progress -a 'always auto never' -d 'show a progress bar'
 complete -c fa-run -n '__fish_seen_subcommand_from info' -l no-progress
 complete -c fa-run -n '__fish_seen_subcommand_from info' -l color -a 'always auto never' -d 'use colours'
+complete -c fa-run -n '__fish_seen_subcommand_from info' -l seed -x -d 'seed of all randomness; default 0'
+complete -c fa-run -n '__fish_seen_subcommand_from info' -l device -x -a 'cpu cuda auto' -d 'where to compute; default cpu'
 complete -c fa-run -n '__fish_seen_subcommand_from info' -l list -a ' (fa-run info --list=tables 2>/dev/null | string replace -r "^[^/\t]*/" "")' -d 'list the tables, or what there is to choose from in one'

@@ -22,7 +22,12 @@ complete -c tns-cat -s f -l force -d 'replace an output directory; binary to a t
 complete -c tns-cat -s j -l threads -x -d 'use N threads; 0: all CPUs'
 complete -c tns-cat -s q -l quiet -d 'no warnings'
 complete -c tns-cat -s v -l verbose -d 'more messages; repeatable'
+complete -c tns-cat -l json -d 'report as JSON'
+complete -c tns-cat -l format -x -a 'text json' -d 'form of the report'
+complete -c tns-cat -l report -r -F -d 'write the JSON report to FILE'
 complete -c tns-cat -l progress -a 'always auto never' -d 'show a progress bar'
 complete -c tns-cat -l no-progress
 complete -c tns-cat -l color -a 'always auto never' -d 'use colours'
+complete -c tns-cat -l seed -x -d 'seed of all randomness; default 0'
+complete -c tns-cat -l device -x -a 'cpu cuda auto' -d 'where to compute; default cpu'
 complete -c tns-cat -l list -a ' (tns-cat  --list=tables 2>/dev/null | string replace -r "^[^/\t]*/" "")' -d 'list the tables, or what there is to choose from in one'

@@ -4,6 +4,7 @@ complete -c tns-check -l recover -d 'after damage, look for the next sound recor
 complete -c tns-check -s h -l help -d 'show this help'
 complete -c tns-check -s V -l version -d 'show the version and what was built in'
 complete -c tns-check -s o -l output -r -F -d 'write to FILE instead of standard output'
+complete -c tns-check -s f -l force -d 'replace an output directory; binary to a terminal'
 complete -c tns-check -s j -l threads -x -d 'use N threads; 0: all CPUs'
 complete -c tns-check -s q -l quiet -d 'no warnings'
 complete -c tns-check -s v -l verbose -d 'more messages; repeatable'
@@ -13,3 +14,5 @@ complete -c tns-check -l report -r -F -d 'write the JSON report to FILE'
 complete -c tns-check -l progress -a 'always auto never' -d 'show a progress bar'
 complete -c tns-check -l no-progress
 complete -c tns-check -l color -a 'always auto never' -d 'use colours'
+complete -c tns-check -l seed -x -d 'seed of all randomness; default 0'
+complete -c tns-check -l device -x -a 'cpu cuda auto' -d 'where to compute; default cpu'

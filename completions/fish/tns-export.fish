@@ -12,7 +12,12 @@ complete -c tns-export -s f -l force -d 'replace an output directory; binary to 
 complete -c tns-export -s j -l threads -x -d 'use N threads; 0: all CPUs'
 complete -c tns-export -s q -l quiet -d 'no warnings'
 complete -c tns-export -s v -l verbose -d 'more messages; repeatable'
+complete -c tns-export -l json -d 'report as JSON'
+complete -c tns-export -l format -x -a 'text json' -d 'form of the report'
+complete -c tns-export -l report -r -F -d 'write the JSON report to FILE'
 complete -c tns-export -l progress -a 'always auto never' -d 'show a progress bar'
 complete -c tns-export -l no-progress
 complete -c tns-export -l color -a 'always auto never' -d 'use colours'
+complete -c tns-export -l seed -x -d 'seed of all randomness; default 0'
+complete -c tns-export -l device -x -a 'cpu cuda auto' -d 'where to compute; default cpu'
 complete -c tns-export -l list -a ' (tns-export  --list=tables 2>/dev/null | string replace -r "^[^/\t]*/" "")' -d 'list the tables, or what there is to choose from in one'

@@ -19,8 +19,12 @@ complete -c tns-gen -s f -l force -d 'replace an output directory; binary to a t
 complete -c tns-gen -s j -l threads -x -d 'use N threads; 0: all CPUs'
 complete -c tns-gen -s q -l quiet -d 'no warnings'
 complete -c tns-gen -s v -l verbose -d 'more messages; repeatable'
+complete -c tns-gen -l json -d 'report as JSON'
+complete -c tns-gen -l format -x -a 'text json' -d 'form of the report'
+complete -c tns-gen -l report -r -F -d 'write the JSON report to FILE'
 complete -c tns-gen -l progress -a 'always auto never' -d 'show a progress bar'
 complete -c tns-gen -l no-progress
 complete -c tns-gen -l color -a 'always auto never' -d 'use colours'
 complete -c tns-gen -l seed -x -d 'seed of all randomness; default 0'
+complete -c tns-gen -l device -x -a 'cpu cuda auto' -d 'where to compute; default cpu'
 complete -c tns-gen -l list -a ' (tns-gen  --list=tables 2>/dev/null | string replace -r "^[^/\t]*/" "")' -d 'list the tables, or what there is to choose from in one'

@@ -20,4 +20,6 @@ complete -c tns-import -l report -r -F -d 'write the JSON report to FILE'
 complete -c tns-import -l progress -a 'always auto never' -d 'show a progress bar'
 complete -c tns-import -l no-progress
 complete -c tns-import -l color -a 'always auto never' -d 'use colours'
+complete -c tns-import -l seed -x -d 'seed of all randomness; default 0'
+complete -c tns-import -l device -x -a 'cpu cuda auto' -d 'where to compute; default cpu'
 complete -c tns-import -l list -a ' (tns-import  --list=tables 2>/dev/null | string replace -r "^[^/\t]*/" "")' -d 'list the tables, or what there is to choose from in one'

@@ -170,8 +170,12 @@ static int find_target(struct tu_out *out, const char *path, struct tu_err *err)
 int tu_out_open(struct tu_out **out, const char *path, const struct tu_job *job,
                 struct tu_err *err)
 {
-    if (strcmp(path, "-") == 0)
-        return wrap_fd(out, STDOUT_FILENO, "standard output", true, err);
+    if (strcmp(path, "-") == 0) {
+        int code = wrap_fd(out, STDOUT_FILENO, "standard output", true, err);
+        if (!code)
+            (*out)->job = job;
+        return code;
+    }
     *out = NULL;
     struct stat st;
     bool there = tui_stat(path, &st) == 0;
@@ -256,7 +260,8 @@ int tu_out_flush(struct tu_out *out, struct tu_err *err)
 
 int tu_out_write(struct tu_out *out, const void *p, size_t n, struct tu_err *err)
 {
-    int code = out->gathered + n > GATHER ? tu_out_flush(out, err) : 0;
+    bool full = out->gathered + n > GATHER;
+    int code = full ? tu_out_flush(out, err) : 0;
     if (code)
         return code;
     if (n >= GATHER) {
@@ -269,6 +274,8 @@ int tu_out_write(struct tu_out *out, const void *p, size_t n, struct tu_err *err
     }
     if (!code)
         out->pos += n;
+    if (!code && full)
+        tu_job_progress(out->job, out->pos, 0);
     return code;
 }
 

@@ -27,6 +27,19 @@ int tu_reader_new(struct tu_reader **out, struct tu_in *in, unsigned flags,
     return 0;
 }
 
+void tu_reader_watch(struct tu_reader *r, const struct tu_job *job, uint64_t before,
+                     uint64_t total)
+{
+    r->job = job;
+    r->before = before;
+    r->total = total;
+}
+
+static void tell(const struct tu_reader *r)
+{
+    tu_job_progress(r->job, r->before + tu_in_pos(r->in), r->total);
+}
+
 void tu_reader_free(struct tu_reader *r)
 {
     if (!r)
@@ -234,19 +247,25 @@ static int take(struct tu_reader *r, unsigned char *buf, size_t n)
         return truncated(r, r->left - got);
     rc = see(r, buf, n);
     r->left -= n;
+    tell(r);
     return rc;
 }
 
 /* Read on and throw away all but the last bytes, which `see` must see. */
 static int skip_by_sum(struct tu_reader *r)
 {
-    const uint64_t bulk = r->left - sizeof r->tail;
-    uint64_t skipped;
-    int rc = tui_sum(r->in, tu_in_pos(r->in), bulk, NULL, r->scratch, r->pool, &r->crc,
+    const uint64_t step = (uint64_t)512 << 20; /* between two reports */
+    int rc = 0;
+    while (!rc && r->left > sizeof r->tail) {
+        const uint64_t bulk = tu_min(step, r->left - sizeof r->tail);
+        uint64_t skipped;
+        rc = tui_sum(r->in, tu_in_pos(r->in), bulk, NULL, r->scratch, r->pool, &r->crc,
                      &r->err);
-    if (!rc)
-        rc = tu_in_skip(r->in, bulk, &skipped, &r->err);
-    r->left -= rc ? 0 : bulk;
+        if (!rc)
+            rc = tu_in_skip(r->in, bulk, &skipped, &r->err);
+        r->left -= rc ? 0 : bulk;
+        tell(r);
+    }
     return rc;
 }
 

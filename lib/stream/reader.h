@@ -16,6 +16,8 @@ enum tui_reader_at {
 struct tu_reader {
     struct tu_in *in;
     struct tu_pool *pool;
+    const struct tu_job *job; /* told how far it is, or NULL */
+    uint64_t before, total;   /* of all inputs: bytes before this one; 0: not known */
     unsigned flags;
     enum tui_reader_at at;
     struct tui_record cur;

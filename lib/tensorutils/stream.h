@@ -116,6 +116,10 @@ TU_API TU_MUST int tu_reader_load(struct tu_reader *r, uint64_t max, void **data
 TU_API const char *tu_reader_name(const struct tu_reader *r);
 /* Bytes of the stream read so far. */
 TU_API uint64_t tu_reader_pos(const struct tu_reader *r);
+/* Tell the job's progress how far reading is: `before` bytes of other inputs and those of this one,
+ * of `total` (0: not known). The job outlives the reader. */
+TU_API void tu_reader_watch(struct tu_reader *r, const struct tu_job *job, uint64_t before,
+                            uint64_t total);
 /* After an error: look for the next header that can be believed, at multiples of 64 behind
  * the record that failed; *found says whether there is one, *skipped how many bytes the
  * failed record and the gap take. The END of a segment with a gap is not compared. For

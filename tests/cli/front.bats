@@ -227,10 +227,81 @@ prepare() {
     assert_output --partial "'F32': unknown dtype; did you mean 'f32'?"
 }
 
-@test "a command's own help has only the common options that a subcommand takes" {
-    shard-ckpt --help | grep -qE -- '--seed|--device' && return 1
-    quantize --help | grep -q -- '--device'
-    allreduce-bench --help | grep -q -- '--seed'
+# each_command: all there are, with their subcommands, a line each.
+each_command() {
+    local command
+    for command in "$BIN"/*; do
+        command=${command##*/}
+        case $command in
+        *-*) echo "$command" ;;
+        esac
+        "$command" --list=subcommands 2>/dev/null | sed "s/\t.*//; s/^/$command /"
+    done
+}
+
+@test "every command takes the whole common block" {
+    [ "$(each_command | wc -l)" -gt 60 ]
+    while read -r -a words; do
+        "${words[@]}" --dump-options | cut -f4 | sort >have
+        for name in help version output force threads quiet verbose json format report progress \
+            color seed device completion dump-options; do
+            [ $name != progress ] || name='[no-]progress'
+            grep -qxF -- "--$name" have || { echo "${words[*]}: no --$name"; false; }
+        done
+        [ -z "${words[1]:-}" ] || [ -z "$(uniq -d have)" ]
+    done < <(each_command)
+    # A device that is not there is not passed over by who would not compute on it.
+    export TENSORUTILS_PLUGINS=$PWD
+    for command in 'tns-ls x.tns' 'tns-cat x.tns -o y.tns' 'shard-ckpt verify x.tns' \
+        'pipe-sched gen -s gpipe -p 2 -m 2'; do
+        # shellcheck disable=SC2086 # words
+        run -4 $command --device cuda
+        # shellcheck disable=SC2086
+        run -0 $command --seed 3 -j 1 -f --report r.json
+        grep -q '"schema":"tensorutils\.' r.json
+    done
+    [ ! -e y.tns ] || tns-check y.tns
+    # Standard output has one content.
+    run -2 pipe-sched gen -s gpipe -p 2 -m 2 --json
+    assert_line --index 0 --partial 'standard output carries the data; use --report FILE'
+}
+
+# bar ARGS...: does it show one on standard error?
+bar() {
+    "$@" --progress=always 2>&1 >/dev/null | grep -q $'\r.*[%s/]' || { echo "none: $*"; return 1; }
+    "$@" --progress=never 2>&1 >/dev/null | grep -q $'\r' && { echo "one: $*"; return 1; }
+    return 0
+}
+
+@test "--progress=always shows a bar wherever the option is" {
+    local llama=$ROOT/tests/data/hf/llama
+    tns-gen a:shape=1000x500 b:shape=1000x500 -o a.tns
+    tns-export a.tns -o a.safetensors
+    bar tns-check a.tns
+    bar tns-ls a.tns
+    bar tns-ls --stats a.tns
+    bar tns-cat a.tns
+    bar tns-diff a.tns a.safetensors
+    bar tns-import a.safetensors
+    bar tns-export a.tns -o b.safetensors
+    bar tns-gen a:shape=100x100
+    for sub in ls verify digest inspect 'inspect --why' cat load-order "diff $llama"; do
+        # shellcheck disable=SC2086 # words
+        bar shard-ckpt $sub "$llama"
+    done
+    bar shard-ckpt plan --to hf "$llama" out
+    bar shard-ckpt convert -f --to meta:tp=1 "$llama" out
+    bar quantize -t q8_0 a.tns
+    bar quantize measure -t q8_0 a.tns
+    bar pipe-sched gen -s gpipe -p 2 -m 2
+    bar pipe-sched compare -p 2 -m 4
+    bar fa-run info
+    bar allreduce-bench sim --topo levels:n=8,alpha=1us,bw=25G --coll broadcast
+    # What is long is told on the way, with its share.
+    tns-gen --dist constant big:shape=30000x4000 -o big.tns
+    tns-check --progress=always big.tns 2>&1 >/dev/null | grep -q ' [0-9]*% [0-9.]* [KMG]iB/s'
+    tns-ls --stats --progress=always big.tns 2>&1 >/dev/null | tr '\r' '\n' | grep -c '%' >n
+    [ "$(cat n)" -ge 2 ]
 }
 
 @test "--list alone names the tables of every command" {

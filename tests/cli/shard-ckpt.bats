@@ -910,7 +910,7 @@ which they are those of family llama: shard-ckpt rename 'net\\.module\\.=' takes
     for c in 'convert --to hf a' 'save --to hf' 'prune a' 'rename x=y a'; do
         # shellcheck disable=SC2086 # words
         run -2 shard-ckpt $c -o out
-        assert_line 'shard-ckpt: no option -o: the destination is the last operand'
+        assert_line "shard-ckpt: the destination is the last operand: -o is the report's file"
     done
 }
 
