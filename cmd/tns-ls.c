@@ -53,7 +53,7 @@ struct list {
     struct tu_buf about;        /* META contents as text, shown below the table */
     bool several;               /* files */
     uint64_t tensors, bytes;    /* listed */
-    uint64_t read, total;       /* payloads, for progress; total of the files so far, 0: not known */
+    uint64_t read, total;       /* for progress, of the files so far; total 0: not known */
     uint64_t coded;             /* that --stats could not look into */
     const char *format;         /* of all files, or "several formats" */
 };

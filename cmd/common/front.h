@@ -51,7 +51,8 @@ int tu_pipe_status(void);
 /* progress.c */
 void tu_progress_begin(const struct tu_ctx *ctx, bool always);
 void tu_progress(void *ctx, uint64_t done, uint64_t total);
-/* The work is done: of what was too short to report the end is shown, where a bar is always wanted. */
+/* The work is done: of what was too short to report the end is shown, where a bar is always
+ * wanted. */
 void tu_progress_end(void);
 /* Take the bar away: bytes that erase it, "" if there is none. */
 const char *tu_progress_erase(void);

@@ -237,7 +237,8 @@ static int refuse(struct tu_ctx *ctx, tu_opt_tables tables, int argc, char **arg
         (ctx->json || (ctx->report && !strcmp(ctx->report, "-"))))
         return tu_usage(
             ctx, "standard output carries the data; use --report FILE for the report");
-    if (tu_streams(ctx) && !(cmd->flags & (TU_CMD_FORMATS | TU_CMD_DOCUMENT)) && of_other_format(ctx->output))
+    if (tu_streams(ctx) && !(cmd->flags & (TU_CMD_FORMATS | TU_CMD_DOCUMENT)) &&
+        of_other_format(ctx->output))
         return tu_usage(ctx, "'%.80s': a tensor stream is written here, and not what this name "
                         "says; use \"%s%s%s ... | tns-export -o %.80s\"",
                         ctx->output, ctx->top->name, cmd == ctx->top ? "" : " ",

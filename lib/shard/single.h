@@ -6,8 +6,9 @@
 #include "ckpt.h"
 
 extern const struct tu_layout_key tui_no_keys[];
-/* What transformers asks of safetensors files, format pt, for those of a plan; where the copy of a tied embedding is left out, the file with the
- * embedding maps the copy's name to its name too, as safetensors.torch.save_model does. */
+/* What transformers asks of safetensors files, format pt, for those of a plan. Where the copy of
+ * a tied embedding is left out, the file with the embedding maps the copy's name to its name too,
+ * as safetensors.torch.save_model does. */
 int tui_pt_metas(struct tu_ckpt *c, bool tied_copy, struct tu_err *err);
 
 /* Model and canonical map from config.json among the side files, or from the tensors'

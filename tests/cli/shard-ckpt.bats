@@ -314,15 +314,14 @@ ep=1, as the arguments say them, and is not read"
 @test "a destination that exists is refused without -f, a file too" {
     tns-gen a:shape=3 -o a.tns
     for to in safetensors torch tns hf megatron; do
-        # shellcheck disable=SC2094 # a.tns is not written
         for c in convert save prune rename average; do
             case $to:$c in megatron:* | *:rename) source=$DATA/hf/llama ;; *) source=a.tns ;; esac
             case $c in
-            save) words=(save --to $to) ;;
-            rename) words=(rename --to $to 'x=y' "$source") ;;
-            *) words=("$c" --to $to "$source") ;;
+            save) words=(save --to "$to") ;;
+            rename) words=(rename --to "$to" 'x=y' "$source") ;;
+            *) words=("$c" --to "$to" "$source") ;;
             esac
-            [ $to:$c != megatron:save ] && [ $to:$c != megatron:rename ] || continue
+            case $to:$c in megatron:save | megatron:rename) continue ;; esac
             rm -rf out
             shard-ckpt "${words[@]}" out <a.tns 2>/dev/null
             before=$(find out -type f -exec cksum {} + | sort)
