@@ -8,8 +8,8 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include "sched/cost.h"
 #include "sched/plan_stage.h"
-#include "tensorutils/sched.h"
 
 #define SIMULATED 48        /* best rows whose bubble is simulated */
 #define SIM_OPS_MAX 200000u /* and no larger schedules than this */
@@ -222,6 +222,12 @@ int tu_train_price(struct tu_train_row *r, const struct tu_train_query *q,
     return rc;
 }
 
+/* Whole ns; of what no step can be made of, as many as a schedule is refused for. */
+static int64_t nanoseconds(double s)
+{
+    return llround(fmin(s * 1e9, (double)TUI_TICKS_MAX));
+}
+
 /* The makespan of the schedule in seconds, each stage with its own time; 0 when it cannot
  * be made. */
 static int makespan(double *seconds, double *ideal, const struct price *p,
@@ -234,15 +240,15 @@ static int makespan(double *seconds, double *ideal, const struct price *p,
     size_t faults = 0, n = p->stages;
     *seconds = 0;
     tu_cost_init(&c);
-    c.transfer[0] = c.transfer[1] = llround(transfer * 1e9);
+    c.transfer[0] = c.transfer[1] = nanoseconds(transfer);
     c.stages = (uint32_t)n;
     c.stage_time = tu_alloc((TU_OP_W + 1) * n, sizeof *c.stage_time, err);
     if (!c.stage_time)
         return TU_ENOMEM;
     for (size_t k = 0; k < n; k++) {
-        c.stage_time[TU_OP_F * n + k] = llround(p->time[k].f * 1e9);
-        c.stage_time[TU_OP_I * n + k] = llround(p->time[k].i * 1e9);
-        c.stage_time[TU_OP_W * n + k] = llround(p->time[k].w * 1e9);
+        c.stage_time[TU_OP_F * n + k] = nanoseconds(p->time[k].f);
+        c.stage_time[TU_OP_I * n + k] = nanoseconds(p->time[k].i);
+        c.stage_time[TU_OP_W * n + k] = nanoseconds(p->time[k].w);
         c.stage_time[TU_OP_B * n + k] = -1;
     }
     struct tu_sched_params q = {.p = a->pp,
@@ -259,7 +265,7 @@ static int makespan(double *seconds, double *ideal, const struct price *p,
     tu_sim_release(&sim);
     tu_sched_free(sched);
     tu_cost_release(&c);
-    return rc == TU_EUSAGE ? 0 : rc;
+    return rc == TU_EUSAGE || rc == TU_ESIZE ? 0 : rc;
 }
 
 /* Bubble and transfers of the schedule itself, and the update's own simulation, in place

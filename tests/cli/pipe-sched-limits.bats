@@ -57,3 +57,12 @@ big=4503599627370496 # 2^52, the longest single time
     run -3 pipe-sched place --method experts --devices 1 counts
     assert_output --partial 'too large to be added'
 }
+
+@test "plan: times past all sums are those of layouts that nobody takes, not an error" {
+    for more in '--offload split --host 1B/s --gpu-memory 200GB --cpu-update 1' \
+        '--offload ssd --host 1B/s --ssd 1B/s --gpu-memory 200GB' '--efficiency 1e-15 --gpu-memory 9999GB'; do
+        # shellcheck disable=SC2086 # words
+        run -0 pipe-sched plan --layers 96 --hidden 8192 --heads 64 --gpus 8 --batch 64 $more
+        assert_line --regexp '^TP|^ *PP|STEP_S'
+    done
+}
