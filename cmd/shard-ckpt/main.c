@@ -48,8 +48,8 @@ static const struct tu_listing listings[] = {
 static const struct tu_cmd *const subs[] = {
     &cmd_ls,      &cmd_verify, &cmd_digest, &cmd_diff, &cmd_plan,
     &cmd_convert, &cmd_cat,    &cmd_save,   &cmd_inspect, &cmd_prune,
-    &cmd_average, &cmd_rename,  &cmd_order,  &cmd_layout,
-    &cmd_lora_merge, &cmd_lora_extract, &cmd_drain, NULL,
+    &cmd_average, &cmd_rename,  &cmd_order,
+    &cmd_lora_merge, &cmd_lora_extract, &cmd_drain, &cmd_layout, NULL,
 };
 
 static const char *const usage[] = {"subcommand [option ...] [operand ...]", NULL};
