@@ -166,9 +166,11 @@ static int generate(struct tu_ctx *ctx, const char *text, struct tu_writer *w,
         rc = tu_tensor_bytes(j.t.dtype, j.dim, j.t.rank, &j.t.bytes, err);
     if (!rc && (j.t.dtype & TU_DTYPE_GGML))
         rc = tu_fail(err, TU_EUSAGE, "block formats are made by quantize");
+    if (!rc && tu_name_check(spec.name, strlen(spec.name)) < strlen(spec.name))
+        rc = tu_fail(err, TU_ENAME, "a name with a control byte or ill-formed UTF-8");
     if (rc) {
-        /* Sizes that cannot be are a wrong request here, not wrong data. */
-        if (rc == TU_ESIZE || rc == TU_ELIMIT)
+        /* Sizes and names that cannot be are a wrong request here, not wrong data. */
+        if (rc == TU_ESIZE || rc == TU_ELIMIT || rc == TU_ENAME)
             err->code = rc = TU_EUSAGE;
         tu_err_prefix(err, "'%.80s'", text);
         goto out;

@@ -60,8 +60,8 @@ static void list_globals(struct tu_ctx *ctx, const struct tu_source *s)
 
 static void describe(struct tu_ctx *ctx, const struct tu_source *s)
 {
-    tu_note(ctx, 1, "%s: %s, %zu tensors of %" PRIu64 " bytes, %" PRIu64 " bytes stored", s->path,
-            s->format->name, s->n, s->referenced, s->stored);
+    tu_note(ctx, 1, "%s: %s, %zu tensor%s of %" PRIu64 " bytes, %" PRIu64 " bytes stored", s->path,
+            s->format->name, s->n, s->n == 1 ? "" : "s", s->referenced, s->stored);
     if (tu_report_wanted(ctx))
         tu_row(ctx, (const struct tu_cell[]){{.s = s->format->name},
                                              {.u = s->n},

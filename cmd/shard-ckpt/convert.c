@@ -35,10 +35,12 @@ static void report(struct tu_ctx *ctx, const struct tu_ckpt *from,
     uint64_t bytes = 0;
     for (size_t i = 0; i < to->pieces; i++)
         bytes += to->piece[i].tensor.bytes;
-    tu_note(ctx, 1, "%s: %zu tensors, %s in %zu files", to->root, from->atoms,
-            tu_size_text(bytes, size), to->files);
+    tu_note(ctx, 1, "%s: %zu tensor%s, %s in %zu file%s", to->root, from->atoms,
+            from->atoms == 1 ? "" : "s", tu_size_text(bytes, size), to->files,
+            to->files == 1 ? "" : "s");
     if (to->waiting)
-        tu_note(ctx, 1, "%s: %u parts are not done", to->root, to->waiting);
+        tu_note(ctx, 1, "%s: %u part%s not done", to->root, to->waiting,
+                to->waiting == 1 ? " is" : "s are");
     struct tu_jw *w = tu_result_begin(ctx);
     if (!w)
         return;

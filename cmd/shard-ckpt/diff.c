@@ -107,7 +107,7 @@ static int run(struct tu_ctx *ctx, int argc, char **argv)
             tu_rows_begin(ctx, columns);
         differ = compare(ctx, &a, &b);
         if (!differ)
-            tu_print(ctx, "equal: %zu tensors\n", a.n);
+            tu_print(ctx, "equal: %zu tensor%s\n", a.n, a.n == 1 ? "" : "s");
     }
     int status = rc ? shard_error(ctx, &err) : differ ? TU_STATUS_NO : TU_STATUS_YES;
     tu_free(a.d);

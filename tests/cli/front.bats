@@ -193,6 +193,8 @@ prepare() {
     run -2 quantize -t gptq x.tns
     assert_output --partial "did you mean 'gptq"
     assert_output --partial "'gptq4'"
+    run -2 tns-cat --sel a x.tns
+    assert_line --index 0 "tns-cat: unknown option '--sel'; did you mean '--select'?"
     run -2 quantize -t q4 x.tns
     assert_output --partial "'q4_0'"
     run -2 shard-ckpt help

@@ -71,3 +71,18 @@ load helper
     run -0 bash -c 'tns-gen big:dtype=u8 --shape 268435456 -j2 | tail -c 64 | wc -c'
     assert_output 64
 }
+
+@test "a name that no tensor can have is a usage error; one is not many" {
+    run -2 tns-gen $'a\x01b:shape=2' -o x.tns
+    assert_line --index 0 "tns-gen: 'a?b:shape=2': a name with a control byte or ill-formed UTF-8"
+    run -2 tns-gen $'a\xff:shape=2' -o x.tns
+    [ ! -e x.tns ]
+    tns-gen a:shape=2 -o one.tns
+    tns-export one.tns -o one.safetensors
+    run -0 tns-import -v one.safetensors -o y.tns
+    assert_output --partial 'safetensors, 1 tensor of 8 bytes'
+    run -0 shard-ckpt convert -v --to hf one.tns out
+    assert_output --partial 'out: 1 tensor, 8 B in 1 file'
+    run -0 shard-ckpt diff one.tns out
+    assert_output 'equal: 1 tensor'
+}
