@@ -10,7 +10,7 @@
 static struct target_options target;
 
 static const char *part;
-static bool resume;
+static bool resume, files;
 
 static const struct tu_opt options[] = {
     WRITE_OPTIONS(target),
@@ -25,6 +25,14 @@ static const struct tu_opt convert_options[] = {
      TU_OPT_STRING, &part, NULL, 0},
     {0, "resume", NULL, "write file by file; after an interruption keep those that are done",
      TU_OPT_FLAG, &resume, NULL, 0},
+    {0},
+};
+
+/* save alone. */
+static const struct tu_opt save_options[] = {
+    WRITE_OPTIONS(target),
+    {0, "files", NULL, "standard input names the files of the checkpoint, one a line",
+     TU_OPT_FLAG, &files, NULL, 0},
     {0},
 };
 
@@ -129,7 +137,7 @@ static int run_save(struct tu_ctx *ctx, int argc, char **argv)
     (void)argc;
     if (isatty(STDIN_FILENO))
         return tu_usage(ctx, "standard input is a terminal; the stream comes by a pipe");
-    return shard_convert(ctx, "-", "tns", argv[0], &target,
+    return shard_convert(ctx, "-", files ? "files" : "tns", argv[0], &target,
                          shard_opts(&target, ctx->force));
 }
 
@@ -164,7 +172,7 @@ const struct tu_cmd cmd_save = {
     .example = "shard-ckpt cat checkpoint | shard-ckpt save --to meta:tp=2 out",
     .summary = "write a stream from standard input as a checkpoint",
     .usage = save_usage,
-    .opts = options,
+    .opts = save_options,
     .shared = source_options,
     .min = 1,
     .max = 1,

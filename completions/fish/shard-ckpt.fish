@@ -252,6 +252,7 @@ complete -c shard-ckpt -n '__fish_seen_subcommand_from save' -l vocab-pad -x -a 
 complete -c shard-ckpt -n '__fish_seen_subcommand_from save' -l max-shard-size -x -d 'bytes per file of layout hf (default 5GB)'
 complete -c shard-ckpt -n '__fish_seen_subcommand_from save' -l verify-replicas -d 'compare tensors that several ranks hold whole'
 complete -c shard-ckpt -n '__fish_seen_subcommand_from save' -l sha256 -d 'SHA-256 in the digests beside the CRC-32'
+complete -c shard-ckpt -n '__fish_seen_subcommand_from save' -l files -d 'standard input names the files of the checkpoint, one a line'
 complete -c shard-ckpt -n '__fish_seen_subcommand_from save' -l from -x -a ' (shard-ckpt save --list=layouts 2>/dev/null | string replace -r "^[^/\t]*/" "")' -d 'layout to read: NAME[:KEY=VALUE,...] (default: what is found)'
 complete -c shard-ckpt -n '__fish_seen_subcommand_from save' -l include -x -d 'only tensors whose canonical name matches'
 complete -c shard-ckpt -n '__fish_seen_subcommand_from save' -l exclude -x -d 'leave out tensors whose canonical name matches'

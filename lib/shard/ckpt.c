@@ -24,6 +24,7 @@ const struct tu_layout *const tu_layouts[] = {
     &tui_layout_dcp,
     &tui_layout_dcp_hf,
     &tui_layout_peft,
+    &tui_layout_files,
     NULL,
 };
 

@@ -253,7 +253,7 @@ bool tui_is_state(const struct tu_ckpt *c, const struct tu_atom *atom);
 extern const struct tu_layout tui_layout_hf, tui_layout_safetensors, tui_layout_torch,
     tui_layout_tns, tui_layout_megatron, tui_layout_meta,
     tui_layout_zero, tui_layout_universal, tui_layout_dcp, tui_layout_dcp_hf,
-    tui_layout_torch_dist, tui_layout_peft;
+    tui_layout_torch_dist, tui_layout_peft, tui_layout_files;
 
 /* Small helpers on paths. */
 bool tui_is_dir(const char *path);

@@ -18,6 +18,8 @@ int tui_know_model(struct tu_ckpt *c, const struct tu_shard_opts *o, struct tu_e
 int tui_add_one(struct tu_ckpt *c, const char *path, const char *name,
                 const struct tu_format *f, const struct tu_shard_opts *o,
                 const struct tu_job *job, struct tu_err *err);
+/* Model, small files and optimizer of a stream's META records; other formats have none. */
+int tui_stream_metas(struct tu_ckpt *c, const struct tu_source *s, struct tu_err *err);
 /* Do the names of all files' tensors suit the family? See tui_fit_family. */
 int tui_fit_all(struct tu_ckpt *c, const struct tu_shard_opts *o, struct tu_err *err);
 /* All tensors of all files become pieces; their names suit the family. */

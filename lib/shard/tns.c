@@ -11,7 +11,7 @@
 
 #include "single.h"
 
-static int read_metas(struct tu_ckpt *c, const struct tu_source *s, struct tu_err *err)
+int tui_stream_metas(struct tu_ckpt *c, const struct tu_source *s, struct tu_err *err)
 {
     int rc = 0;
     for (size_t i = 0; i < s->metas && !rc; i++) {
@@ -76,7 +76,7 @@ static int tns_open(struct tu_ckpt *c, const struct tu_spec *spec,
         free(list);
     }
     for (size_t f = 0; f < c->files && !rc; f++)
-        rc = read_metas(c, c->file[f].source, err);
+        rc = tui_stream_metas(c, c->file[f].source, err);
     if (!rc)
         rc = tui_know_model(c, o, err);
     return rc ? rc : tui_add_all(c, o, err);

@@ -1472,3 +1472,21 @@ tiny_llama() { # FOLDER [TENSOR…]
     run -2 shard-ckpt convert --dtype f32 --to megatron:tp=2 ints i
     assert_output --partial 'are f32 and i32, but one tensor has one dtype'
 }
+
+@test "save --files takes the files that a list names, of ranks and of formats" {
+    shard-ckpt convert --to tns:ranks=3 "$DATA/hf/llama" t
+    find t -name '*.tns' | shard-ckpt save --files --to hf out
+    run -0 shard-ckpt diff "$DATA/hf/llama" out
+    [ -f out/tokenizer.json ] # of META records
+    shard-ckpt convert --to safetensors --include '.*layers' "$DATA/hf/llama" a.safetensors
+    shard-ckpt convert --to torch --exclude '.*layers' "$DATA/hf/llama" b.pt
+    printf 'a.safetensors\n\nb.pt' >list # beside which no configuration lies
+    run -0 shard-ckpt diff --from files list "$DATA/hf/llama" --from-b hf
+    printf 'a.safetensors\nmissing.pt\n' >list
+    run -4 shard-ckpt ls --from files list
+    assert_output --partial 'missing.pt: cannot open: No such file'
+    run -3 shard-ckpt save --files --to hf none </dev/null
+    assert_output --partial 'names no file'
+    run -2 shard-ckpt convert --to files "$DATA/hf/llama" x
+    assert_output --partial 'layout files is only read'
+}
