@@ -427,23 +427,38 @@ PY
     assert_output --partial '2 blocks stay'
 }
 
-# kills N: spill is killed N times at random; what is then in the store is whole.
+# kills N: spill is killed N times at random, by turns within a limit and without one. What is
+# then in the store is whole, and without a limit all that was there before still is. Instants are
+# chosen out of what a whole spill takes here.
 kills() {
+    local had=0 some=0 whole
     cache a.tns 64
     seq 1 64 >ids
+    whole=${EPOCHREALTIME/./}
+    kv-pack spill -d store -b 4 a.tns >/dev/null
+    whole=$((${EPOCHREALTIME/./} - whole))
     for i in $(seq "$1"); do
-        [ $((i % 5)) != 0 ] || rm -rf store
-        kv-pack spill -d store -b 4 --limit 200K a.tns >/dev/null 2>&1 &
-        sleep "0.0$((RANDOM % 40 + 10))"
+        local limit=()
+        case $((i % 10)) in 0 | 5) rm -rf store; had=0 ;; [6-9]) limit=(--limit 24K) ;; esac
+        kv-pack spill -d store -b 4 "${limit[@]}" a.tns >/dev/null 2>&1 &
+        printf -v delay '%d.%06d' 0 $((RANDOM * 30 % whole))
+        sleep "$delay"
         kill -9 $! 2>/dev/null || true
         wait $! 2>/dev/null || true
         [ -d store/blocks ] || continue
         kv-pack verify -d store >out 2>err || { cat out err; return 1; }
+        n=0
         if kv-pack fetch -d store ids -o got.tns 2>/dev/null; then
             n=$(kv-pack stat --json got.tns | grep -o '"tokens":[0-9]*' | head -1 | cut -d: -f2)
             kv-pack convert --tokens "0-$n" a.tns | tns-diff got.tns - || return 1
         fi
+        if [ ${#limit[@]} = 0 ]; then
+            [ "$n" -ge "$had" ] || { echo "lost: $had tokens, now $n"; return 1; }
+            [ "$n" = 64 ] || some=$((some + 1))
+        fi
+        had=$n
     done
+    [ "$1" -lt 200 ] || [ "$some" -gt 0 ] # or nothing was interrupted
     kv-pack spill -d store -b 4 a.tns >/dev/null
     kv-pack fetch -d store ids | tns-diff - a.tns
 }
