@@ -78,6 +78,7 @@ static int one(struct tu_ctx *ctx, const struct tu_kv_sizes *s, const struct tu_
 static const struct tu_column mapped[] = {
     {"tokens", "TOKENS", TU_COL_U64, 0},
     {"page", "PAGE", TU_COL_U64, 0},
+    {"huge", "HUGE", TU_COL_TEXT, 0},
     {"page_tokens", "PAGE_TOKENS", TU_COL_U64, 0},
     {"group_bytes", "GROUP_BYTES", TU_COL_U64, 0},
     {"groups", "GROUPS", TU_COL_U64, 0},
@@ -85,74 +86,105 @@ static const struct tu_column mapped[] = {
     {"waste", "WASTE", TU_COL_REAL, 0},
     {"map_us", "MAP_US", TU_COL_REAL, 0},
     {"touch_us", "TOUCH_US", TU_COL_REAL, 0},
+    {"ahead_us", "AHEAD_US", TU_COL_REAL, 0},
     {0},
 };
 
-/* Write to every small page of what a request has; seconds for each page of `how`. */
-static double touch(const struct tu_kv_reserve *r, const struct tu_kv_reserve_how *how)
+/* Seconds for each page of `how`. */
+struct mapping {
+    double map, touch; /* a step that needs a page: mapping it, and its first writes */
+    double ahead;      /* both, where a thread has mapped it before */
+};
+
+/* Write to every small page of group g. */
+static void touch(const struct tu_kv_reserve *r, const struct tu_kv_reserve_how *how,
+                  uint64_t g)
 {
-    double begin = tu_clock();
     for (uint64_t t = 0; t < how->tensors; t++) {
         unsigned char *p = tu_kv_reserve_at(r, t, 0, NULL);
-        for (uint64_t i = 0; i < how->groups * how->page; i += 4096)
+        for (uint64_t i = g * how->page; i < (g + 1) * how->page; i += 4096)
             *(volatile unsigned char *)(p + i) = 1;
     }
-    return (tu_clock() - begin) / (double)(how->groups * how->tensors);
 }
 
-/* Map pages as a growing request has them, of so much memory at most. */
-static int map_pages(struct tu_kv_reserve_how how, double *map, double *first,
-                     struct tu_err *err)
+/* A request that grows by a group at a time; the first one cannot be mapped ahead and does
+ * not count. */
+static int grow(const struct tu_kv_reserve_how *how, double *map, double *first,
+                struct tu_err *err)
 {
-    enum { MOST = 64 << 20 };
     struct tu_kv_reserve *r;
-    struct tu_kv_reserve_count c;
-    uint64_t request, each = tu_kv_reserve_tokens(&how);
-    how.groups = tu_max(1, tu_min(how.groups, MOST / (how.page * how.tensors)));
-    int rc = tu_kv_reserve_new(&r, &how, err);
+    uint64_t request, each = tu_kv_reserve_tokens(how);
+    int rc = tu_kv_reserve_new(&r, how, err);
     if (!rc)
         rc = tu_kv_reserve_begin(r, &request, err);
-    for (uint64_t g = 1; !rc && g <= how.groups; g++)
-        rc = tu_kv_reserve_grow(r, request, tu_min(g * each, how.context), err);
+    *map = *first = 0;
+    for (uint64_t g = 0; !rc && g < how->groups; g++) {
+        double begin = tu_clock();
+        rc = tu_kv_reserve_grow(r, request, tu_min((g + 1) * each, how->context), err);
+        double then = tu_clock();
+        *map += g ? then - begin : 0;
+        if (!rc)
+            touch(r, how, g);
+        *first += g ? tu_clock() - then : 0;
+        if (!rc)
+            tu_kv_reserve_settle(r); /* the step's own work */
+    }
     if (!rc) {
-        tu_kv_reserve_counts(r, &c);
-        *map = c.seconds / (double)c.maps;
-        *first = touch(r, &how);
+        *map /= (double)((how->groups - 1) * how->tensors);
+        *first /= (double)((how->groups - 1) * how->tensors);
     }
     tu_kv_reserve_free(r);
     return rc;
 }
 
+/* Four groups or more, in as many of the tensors as there is room for. */
+static int measure(struct tu_kv_reserve_how how, struct mapping *out, struct tu_err *err)
+{
+    enum { MOST = 64 << 20, LEAST = 4 };
+    double map, first;
+    how.tensors = tu_max(1, tu_min(how.tensors, MOST / (LEAST * how.page)));
+    how.groups = tu_max(LEAST, MOST / (how.page * how.tensors));
+    how.context = tu_max(how.context, how.groups * tu_kv_reserve_tokens(&how));
+    int rc = grow(&how, &out->map, &out->touch, err);
+    how.ahead = true;
+    if (!rc)
+        rc = grow(&how, &map, &first, err);
+    out->ahead = map + first;
+    return rc;
+}
+
 static int one_map(struct tu_ctx *ctx, const struct tu_kv_sizes *s, uint64_t n, double bits,
-                   uint64_t page, struct tu_err *err)
+                   uint64_t page, bool huge, struct tu_err *err)
 {
     uint64_t heads = tu_max(1, s->heads / opt.tp), slot;
     double row = (double)(s->latent ? s->latent : heads * s->dim_k) * bits / 8;
     struct tu_kv_reserve_how how = {.row = (uint64_t)row, .page = page, .requests = 1,
                                     .tensors = s->layers * (s->latent ? 1 : 2),
-                                    .context = n};
+                                    .context = n, .huge = huge};
     uint64_t each = tu_kv_reserve_tokens(&how);
-    if (!n || !how.row || !each)
+    if (!n || !how.row || !each || page > 64 << 20)
         return tu_fail(err, TU_EUSAGE, "--map: %" PRIu64 " tokens of %" PRIu64
-                       " bytes on pages of %" PRIu64, n, how.row, page);
+                       " bytes on pages of %" PRIu64 " (64 MiB at most)", n, how.row, page);
     how.groups = n / each + (n % each != 0);
-    double map, first;
+    struct mapping m;
     int rc = tu_kv_reserve_slot(&how, &slot, err);
     if (!rc)
-        rc = map_pages(how, &map, &first, err);
+        rc = measure(how, &m, err);
     if (rc)
         return rc;
     double held = (double)how.groups * (double)page;
     tu_row(ctx, (const struct tu_cell[]){
                     {.u = n},
                     {.u = page},
+                    {.s = huge ? "yes" : "no"},
                     {.u = each},
                     {.u = page * how.tensors},
                     {.u = how.groups},
                     {.u = slot},
                     {.f = 1 - (double)n * (double)how.row / held},
-                    {.f = map * 1e6},
-                    {.f = first * 1e6},
+                    {.f = m.map * 1e6},
+                    {.f = m.touch * 1e6},
+                    {.f = m.ahead * 1e6},
                 });
     return 0;
 }
@@ -162,8 +194,12 @@ static int maps(struct tu_ctx *ctx, const struct tu_kv_sizes *s, uint64_t n, dou
 {
     static const uint64_t usual[] = {64 << 10, 128 << 10, 256 << 10, 2 << 20};
     int rc = 0;
-    for (size_t i = 0; !rc && i < (opt.page ? 1 : 4); i++)
-        rc = one_map(ctx, s, n, bits, opt.page ? opt.page : usual[i], err);
+    for (size_t i = 0; !rc && i < (opt.page ? 1 : 4); i++) {
+        uint64_t page = opt.page ? opt.page : usual[i];
+        rc = one_map(ctx, s, n, bits, page, false, err);
+        if (!rc && page % (2 << 20) == 0)
+            rc = one_map(ctx, s, n, bits, page, true, err);
+    }
     return rc;
 }
 

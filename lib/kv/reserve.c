@@ -2,16 +2,24 @@
 /* reserve.c: address space reserved whole, memory mapped into it a page at a time.
  *
  * Memory is a file without a name; page p of it is its bytes from p * page. Group g is its
- * pages g * tensors and on, so that taking a group is taking one number. What is not
- * mapped has no access. One thread at a time. */
-#define _GNU_SOURCE /* memfd_create, MAP_ANONYMOUS, MAP_NORESERVE */
+ * pages g * tensors and on, so that taking a group is taking one number. Huge pages are
+ * the system's own instead, which it gives to no such file unless told to by root: there
+ * a group is only a right to so much. What is not mapped has no access.
+ *
+ * Who maps ahead takes a group under the lock, marks its request busy and maps without the
+ * lock; a busy request's groups are nobody else's to change. */
+#define _GNU_SOURCE /* memfd_create, MAP_ANONYMOUS, MAP_NORESERVE, madvise */
+#include <errno.h>
 #include <inttypes.h>
+#include <pthread.h>
 #include <sys/mman.h>
 #include <unistd.h>
 #include <tensorutils/kv/reserve.h>
 
+enum { HUGE_PAGE = 2 << 20 };
+
 struct request {
-    bool live;
+    bool live, busy; /* busy: a group is being mapped ahead */
     uint64_t tokens, groups; /* mapped */
     uint64_t *group;         /* [most] their numbers */
 };
@@ -21,6 +29,11 @@ struct tu_kv_reserve {
     struct tu_kv_reserve_count count;
     uint64_t slot, most; /* bytes of a request in a tensor; groups of a request */
     unsigned char *base; /* tensors * requests * slot bytes */
+    void *space;         /* which are in this; of `reserved` bytes */
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    pthread_t thread;
+    bool running, stop, idle;
     int memory;
     struct request *request;
     uint64_t *group; /* storage of all requests' lists */
@@ -52,6 +65,8 @@ static int check(const struct tu_kv_reserve_how *how, struct tu_err *err)
     if (system < 1 || !how->page || how->page % (uint64_t)system)
         return tu_fail(err, TU_EUSAGE, "pages of %" PRIu64 " bytes: the system's have %ld",
                        how->page, system);
+    if (how->huge && how->page % HUGE_PAGE)
+        return tu_fail(err, TU_EUSAGE, "huge pages in pages of %" PRIu64 " bytes", how->page);
     if (how->row > how->page)
         return tu_fail(err, TU_EUSAGE, "a token of %" PRIu64 " bytes, pages of %" PRIu64,
                        how->row, how->page);
@@ -65,17 +80,36 @@ static int map_space(struct tu_kv_reserve *r, struct tu_err *err)
     if (tu_mul_over(r->slot, how->requests, &space) ||
         tu_mul_over(space, how->tensors, &space) || space > SIZE_MAX ||
         tu_mul_over(how->groups, how->tensors, &memory) ||
-        tu_mul_over(memory, how->page, &memory) || memory > INT64_MAX)
+        tu_mul_over(memory, how->page, &memory) || memory > INT64_MAX ||
+        space > SIZE_MAX - HUGE_PAGE)
         return tu_fail(err, TU_ESIZE, "a reservation beyond the address space");
-    r->memory = memfd_create("kv", MFD_CLOEXEC);
-    if (r->memory < 0 || ftruncate(r->memory, (off_t)memory) < 0)
-        return tu_fail_errno(err, "%" PRIu64 " bytes of memory", memory);
+    if (!how->huge) {
+        r->memory = memfd_create("kv", MFD_CLOEXEC);
+        if (r->memory < 0 || ftruncate(r->memory, (off_t)memory) < 0)
+            return tu_fail_errno(err, "%" PRIu64 " bytes of memory", memory);
+    }
+    space += how->huge ? HUGE_PAGE : 0;
     void *p = mmap(NULL, (size_t)space, PROT_NONE,
                    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (p == MAP_FAILED)
         return tu_fail_errno(err, "%" PRIu64 " bytes of address space", space);
-    r->base = p;
+    uintptr_t at = (uintptr_t)p;
+    r->space = p;
+    r->base = (unsigned char *)p + (how->huge ? -at % HUGE_PAGE : 0);
     r->count.reserved = space;
+    return 0;
+}
+
+static void *map_ahead(void *arg);
+
+static int start(struct tu_kv_reserve *r, struct tu_err *err)
+{
+    if (!r->how.ahead)
+        return 0;
+    errno = pthread_create(&r->thread, NULL, map_ahead, r);
+    if (errno)
+        return tu_fail_errno(err, "a thread to map ahead");
+    r->running = true;
     return 0;
 }
 
@@ -89,6 +123,8 @@ int tu_kv_reserve_new(struct tu_kv_reserve **out, const struct tu_kv_reserve_how
         return rc ? rc : TU_ENOMEM;
     r->how = *how;
     r->memory = -1;
+    pthread_mutex_init(&r->lock, NULL);
+    pthread_cond_init(&r->changed, NULL);
     uint64_t per = tu_kv_reserve_tokens(how), all;
     if ((rc = tu_kv_reserve_slot(how, &r->slot, err)))
         goto out;
@@ -108,6 +144,8 @@ int tu_kv_reserve_new(struct tu_kv_reserve **out, const struct tu_kv_reserve_how
         r->request[i].group = r->group + i * r->most;
     for (r->spares = 0; r->spares < how->groups; r->spares++)
         r->spare[r->spares] = how->groups - 1 - r->spares;
+    if ((rc = start(r, err)))
+        goto out;
     *out = r;
     return 0;
 out:
@@ -119,8 +157,17 @@ void tu_kv_reserve_free(struct tu_kv_reserve *r)
 {
     if (!r)
         return;
-    if (r->base)
-        munmap(r->base, (size_t)r->count.reserved);
+    if (r->running) {
+        pthread_mutex_lock(&r->lock);
+        r->stop = true;
+        pthread_cond_broadcast(&r->changed);
+        pthread_mutex_unlock(&r->lock);
+        pthread_join(r->thread, NULL);
+    }
+    pthread_cond_destroy(&r->changed);
+    pthread_mutex_destroy(&r->lock);
+    if (r->space)
+        munmap(r->space, (size_t)r->count.reserved);
     if (r->memory >= 0)
         close(r->memory);
     tu_free(r->request);
@@ -137,94 +184,226 @@ void *tu_kv_reserve_at(const struct tu_kv_reserve *r, uint64_t tensor, uint64_t 
     return r->base + (tensor * r->how.requests + request) * r->slot;
 }
 
-/* Page `at` of a request in every tensor: of group g, or none. A failure takes back what
- * was mapped of the group. */
-static int set_group(struct tu_kv_reserve *r, uint64_t request, uint64_t at,
-                     const uint64_t *g, struct tu_err *err)
+/* A page's memory at `to`: page `number` of all there is, or none. */
+static void *map_page(const struct tu_kv_reserve *r, void *to, const uint64_t *number)
 {
     size_t page = (size_t)r->how.page;
-    double begin = tu_clock();
-    int rc = 0;
-    for (uint64_t t = 0; t < r->how.tensors; t++) {
-        unsigned char *to = tu_kv_reserve_at(r, t, request, NULL);
-        void *p = g ? mmap(to + at * page, page, PROT_READ | PROT_WRITE,
-                           MAP_SHARED | MAP_FIXED, r->memory,
-                           (off_t)((*g * r->how.tensors + t) * page))
-                    : mmap(to + at * page, page, PROT_NONE,
-                           MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
-        if (p == MAP_FAILED) {
-            rc = tu_fail_errno(err, "page %" PRIu64 " of tensor %" PRIu64, at, t);
-            break;
-        }
-    }
-    r->count.seconds += tu_clock() - begin;
-    *(g ? &r->count.maps : &r->count.unmaps) += r->how.tensors;
-    return rc;
+    if (!number)
+        return mmap(to, page, PROT_NONE,
+                    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
+    if (!r->how.huge)
+        return mmap(to, page, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, r->memory,
+                    (off_t)(*number * page));
+    void *p = mmap(to, page, PROT_READ | PROT_WRITE,
+                   MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
+    if (p != MAP_FAILED)
+        (void)madvise(p, page, MADV_HUGEPAGE); /* advice: small ones do as well */
+    return p;
 }
 
-/* A spare group, or the last one of an ended request. */
-static int take(struct tu_kv_reserve *r, uint64_t *g, struct tu_err *err)
+/* Page `at` of a request in every tensor: of group g, or none. `filled`: have the memory
+ * there before it is first written to. A failure leaves none. */
+static int set_group(const struct tu_kv_reserve *r, uint64_t request, uint64_t at,
+                     const uint64_t *g, bool filled, struct tu_err *err)
+{
+    size_t page = (size_t)r->how.page;
+    for (uint64_t t = 0; t < r->how.tensors; t++) {
+        unsigned char *to = tu_kv_reserve_at(r, t, request, NULL);
+        uint64_t number = g ? *g * r->how.tensors + t : 0;
+        void *p = map_page(r, to + at * page, g ? &number : NULL);
+        if (p == MAP_FAILED) {
+            int rc = tu_fail_errno(err, "page %" PRIu64 " of tensor %" PRIu64, at, t);
+            while (g && t-- > 0)
+                (void)map_page(r, (unsigned char *)tu_kv_reserve_at(r, t, request, NULL) +
+                                      at * page, NULL);
+            return rc;
+        }
+#ifdef MADV_POPULATE_WRITE
+        if (filled)
+            (void)madvise(p, page, MADV_POPULATE_WRITE);
+#endif
+    }
+    (void)filled;
+    return 0;
+}
+
+static uint64_t needed(const struct tu_kv_reserve *r, const struct request *q)
+{
+    uint64_t per = tu_kv_reserve_tokens(&r->how);
+    return q->live ? tu_min(r->most, q->tokens / per + (q->tokens % per != 0)) : 0;
+}
+
+/* Take the last group of a request that does not need it: an ended one's, and if `live`
+ * one that is mapped ahead. */
+static int take_back(struct tu_kv_reserve *r, bool live, struct tu_err *err)
 {
     for (uint64_t i = 0; !r->spares && i < r->how.requests; i++) {
         struct request *q = &r->request[i];
-        if (q->live || !q->groups)
+        if (q->busy || q->live != live || q->groups <= needed(r, q))
             continue;
-        int rc = set_group(r, i, q->groups - 1, NULL, err);
+        int rc = set_group(r, i, q->groups - 1, NULL, false, err);
         if (rc)
             return rc;
+        r->count.unmaps += r->how.tensors;
         r->spare[r->spares++] = q->group[--q->groups];
     }
-    if (!r->spares)
-        return tu_fail(err, TU_ENOMEM, "all %" PRIu64 " groups of pages are in use",
-                       r->how.groups);
-    *g = r->spare[--r->spares];
     return 0;
+}
+
+/* A group for who waits for it, or to map ahead. TU_ENOMEM: there is none. */
+static int take(struct tu_kv_reserve *r, bool waits, uint64_t *g, struct tu_err *err)
+{
+    int rc = take_back(r, false, err);
+    if (!rc && waits)
+        rc = take_back(r, true, err);
+    if (!rc && !r->spares)
+        rc = tu_fail(err, TU_ENOMEM, "all %" PRIu64 " groups of pages are in use",
+                     r->how.groups);
+    if (!rc)
+        *g = r->spare[--r->spares];
+    return rc;
+}
+
+static struct request *wants_more(struct tu_kv_reserve *r)
+{
+    for (uint64_t i = 0; i < r->how.requests; i++) {
+        struct request *q = &r->request[i];
+        if (q->live && q->tokens && q->groups == needed(r, q) && q->groups < r->most)
+            return q;
+    }
+    return NULL;
+}
+
+/* The thread: one group more for each live request that has just what it needs. Where
+ * there is none it waits for a change, as it does when all have theirs. */
+static void *map_ahead(void *arg)
+{
+    struct tu_kv_reserve *r = arg;
+    pthread_mutex_lock(&r->lock);
+    while (!r->stop) {
+        struct request *q = wants_more(r);
+        struct tu_err err;
+        uint64_t g = 0;
+        if (!q || take(r, false, &g, &err)) {
+            r->idle = true;
+            pthread_cond_broadcast(&r->changed);
+            while (r->idle && !r->stop)
+                pthread_cond_wait(&r->changed, &r->lock);
+            continue;
+        }
+        uint64_t request = (uint64_t)(q - r->request), at = q->groups;
+        q->busy = true;
+        pthread_mutex_unlock(&r->lock);
+        int rc = set_group(r, request, at, &g, true, &err);
+        pthread_mutex_lock(&r->lock);
+        q->busy = false;
+        if (rc) {
+            r->spare[r->spares++] = g;
+            r->stop = true; /* who needs memory asks for it, and is told */
+        } else {
+            q->group[q->groups++] = g;
+            r->count.maps += r->how.tensors;
+        }
+        pthread_cond_broadcast(&r->changed);
+    }
+    r->idle = true;
+    pthread_cond_broadcast(&r->changed);
+    pthread_mutex_unlock(&r->lock);
+    return NULL;
+}
+
+/* There may be something to map ahead: tell the thread, holding the lock. */
+static void wake(struct tu_kv_reserve *r)
+{
+    if (r->idle && !r->stop && wants_more(r)) {
+        r->idle = false;
+        pthread_cond_broadcast(&r->changed);
+    }
+}
+
+void tu_kv_reserve_settle(struct tu_kv_reserve *r)
+{
+    pthread_mutex_lock(&r->lock);
+    while (r->running && !r->idle)
+        pthread_cond_wait(&r->changed, &r->lock);
+    pthread_mutex_unlock(&r->lock);
 }
 
 int tu_kv_reserve_begin(struct tu_kv_reserve *r, uint64_t *request, struct tu_err *err)
 {
-    const struct request *best = NULL;
+    struct request *best = NULL;
+    pthread_mutex_lock(&r->lock);
     for (uint64_t i = 0; i < r->how.requests; i++) {
-        const struct request *q = &r->request[i];
+        struct request *q = &r->request[i];
         if (!q->live && (!best || q->groups > best->groups))
             best = q;
     }
-    if (!best)
-        return tu_fail(err, TU_ENOMEM, "all %" PRIu64 " requests are live", r->how.requests);
-    *request = (uint64_t)(best - r->request);
-    r->request[*request].live = true;
+    if (best) {
+        *request = (uint64_t)(best - r->request);
+        best->live = true;
+    }
+    pthread_mutex_unlock(&r->lock);
+    return best ? 0 : tu_fail(err, TU_ENOMEM, "all %" PRIu64 " requests are live",
+                              r->how.requests);
+}
+
+static int grow(struct tu_kv_reserve *r, uint64_t request, uint64_t tokens,
+                struct tu_err *err)
+{
+    struct request *q = &r->request[request];
+    uint64_t before = q->tokens;
+    q->tokens = tu_max(q->tokens, tokens); /* now, so that none of its own is taken back */
+    while (q->groups < needed(r, q)) {
+        double begin = tu_clock();
+        uint64_t g = 0;
+        int rc = 0;
+        r->count.waited++;
+        if (q->busy) {
+            while (q->busy)
+                pthread_cond_wait(&r->changed, &r->lock);
+        } else if (!(rc = take(r, true, &g, err))) {
+            rc = set_group(r, request, q->groups, &g, false, err);
+            if (rc) {
+                r->spare[r->spares++] = g;
+            } else {
+                q->group[q->groups++] = g;
+                r->count.maps += r->how.tensors;
+            }
+        }
+        r->count.seconds += tu_clock() - begin;
+        if (rc) {
+            q->tokens = before;
+            return rc;
+        }
+    }
     return 0;
 }
 
 int tu_kv_reserve_grow(struct tu_kv_reserve *r, uint64_t request, uint64_t tokens,
                        struct tu_err *err)
 {
-    struct request *q = &r->request[request];
-    uint64_t per = tu_kv_reserve_tokens(&r->how);
     if (tokens > r->how.context)
         return tu_fail(err, TU_EUSAGE, "%" PRIu64 " tokens of a context of %" PRIu64, tokens,
                        r->how.context);
-    while (q->groups < r->most && q->groups * per < tokens) {
-        uint64_t g = 0;
-        int rc = take(r, &g, err);
-        if (!rc && (rc = set_group(r, request, q->groups, &g, err)))
-            r->spare[r->spares++] = g;
-        if (rc)
-            return rc;
-        q->group[q->groups++] = g;
-    }
-    q->tokens = tu_max(q->tokens, tokens);
-    return 0;
+    pthread_mutex_lock(&r->lock);
+    int rc = grow(r, request, tokens, err);
+    wake(r);
+    pthread_mutex_unlock(&r->lock);
+    return rc;
 }
 
 void tu_kv_reserve_end(struct tu_kv_reserve *r, uint64_t request)
 {
+    pthread_mutex_lock(&r->lock);
     r->request[request].live = false;
     r->request[request].tokens = 0;
+    wake(r); /* another may have its groups */
+    pthread_mutex_unlock(&r->lock);
 }
 
-void tu_kv_reserve_counts(const struct tu_kv_reserve *r, struct tu_kv_reserve_count *out)
+void tu_kv_reserve_counts(struct tu_kv_reserve *r, struct tu_kv_reserve_count *out)
 {
+    pthread_mutex_lock(&r->lock);
     *out = r->count;
     for (uint64_t i = 0; i < r->how.requests; i++) {
         const struct request *q = &r->request[i];
@@ -233,4 +412,5 @@ void tu_kv_reserve_counts(const struct tu_kv_reserve *r, struct tu_kv_reserve_co
         out->tokens += q->tokens;
     }
     out->free = r->spares + out->ended;
+    pthread_mutex_unlock(&r->lock);
 }

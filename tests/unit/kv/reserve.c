@@ -69,6 +69,77 @@ static void growth(void)
     tu_kv_reserve_free(r);
 }
 
+/* Pages are there before they are asked for, and go to whoever has none. */
+static void ahead(void)
+{
+    struct tu_kv_reserve_how how = {.row = 1024, .tensors = 4, .requests = 2, .context = 400,
+                                    .page = 65536, .groups = 5, .ahead = true};
+    struct tu_kv_reserve *r;
+    struct tu_kv_reserve_count c;
+    uint64_t a, b;
+    if (tu_kv_reserve_new(&r, &how, NULL) || tu_kv_reserve_begin(r, &a, NULL) ||
+        tu_kv_reserve_begin(r, &b, NULL))
+        abort();
+    tu_kv_reserve_settle(r);
+    tu_kv_reserve_counts(r, &c);
+    eq_u64(c.mapped, 0, "nothing for a request that has not begun to grow");
+    ok(!tu_kv_reserve_grow(r, a, 1, NULL), "a token");
+    tu_kv_reserve_settle(r);
+    tu_kv_reserve_counts(r, &c);
+    ok(c.mapped == 2 && c.waited == 1, "its group, and one ahead");
+    bool zero = true;
+    for (uint64_t t = 0; t < 4; t++) {
+        const unsigned char *p = tu_kv_reserve_at(r, t, a, NULL);
+        for (int i = 0; i < 131072; i++)
+            zero = zero && !p[i];
+    }
+    ok(zero, "memory that is there, of zeros");
+    for (uint64_t n = 2; n <= 128; n++) {
+        if (tu_kv_reserve_grow(r, a, n, NULL))
+            abort();
+        tu_kv_reserve_settle(r);
+    }
+    tu_kv_reserve_counts(r, &c);
+    ok(c.mapped == 3 && c.waited == 1, "128 steps wait for none: %" PRIu64, c.waited);
+    ok(!tu_kv_reserve_grow(r, b, 192, NULL), "what is ahead of one is another's who needs it");
+    tu_kv_reserve_settle(r);
+    tu_kv_reserve_counts(r, &c);
+    ok(c.mapped == 5 && !c.free && c.unmaps == 4, "and then there is none ahead");
+    ok(tu_kv_reserve_grow(r, a, 129, NULL) == TU_ENOMEM &&
+           !tu_kv_reserve_grow(r, a, 128, NULL), "memory runs out");
+    tu_kv_reserve_end(r, b);
+    ok(!tu_kv_reserve_grow(r, a, 320, NULL), "all of it for one, over its own group ahead");
+    tu_kv_reserve_counts(r, &c);
+    eq_u64(c.tokens, 320, "tokens");
+    tu_kv_reserve_free(r);
+}
+
+/* Huge pages are asked for; with small ones in their place all is the same. */
+static void huge(void)
+{
+    struct tu_kv_reserve_how how = {.row = 4096, .tensors = 2, .requests = 1, .context = 2048,
+                                    .page = 2 << 20, .groups = 4, .huge = true};
+    struct tu_kv_reserve *r;
+    struct tu_kv_reserve_how odd = how;
+    uint64_t a;
+    odd.page = 1 << 20;
+    ok(tu_kv_reserve_new(&r, &odd, NULL) == TU_EUSAGE, "a page that no huge one fits");
+    for (int ahead = 0; ahead < 2; ahead++) {
+        how.ahead = ahead;
+        if (tu_kv_reserve_new(&r, &how, NULL) || tu_kv_reserve_begin(r, &a, NULL))
+            abort();
+        ok(!tu_kv_reserve_grow(r, a, 513, NULL), "two pages");
+        for (uint64_t t = 0; t < 2; t++) {
+            unsigned char *p = tu_kv_reserve_at(r, t, a, NULL);
+            ok((uintptr_t)p % (2 << 20) == 0, "where a huge page can begin");
+            p[0] = p[513 * 4096 - 1] = (unsigned char)(t + 1);
+        }
+        const unsigned char *p = tu_kv_reserve_at(r, 0, a, NULL);
+        ok(p[0] == 1 && p[513 * 4096 - 1] == 1, "each its own");
+        tu_kv_reserve_free(r);
+    }
+}
+
 enum { B = 3, H = 2, Q = 4, D = 64, PAGE = 16, PAGES = 24, CONTEXT = 512 };
 static const int32_t len[B] = {100, 1, 200};
 
@@ -98,11 +169,12 @@ static void problem(struct kit *k, float *q, void *key, void *value, uint64_t pa
 
 /* Decoding three sequences: pages of 16 in a shuffled pool, and one "page" of 512 tokens
  * for each request, of which only what its tokens need has memory. */
-static void same_attention(void)
+static void same_attention(bool ahead)
 {
     enum { ROW = H * D };
     struct tu_kv_reserve_how how = {.row = ROW * sizeof(float), .tensors = 2, .requests = B,
-                                    .context = CONTEXT, .page = 4096, .groups = 64};
+                                    .context = CONTEXT, .page = 4096, .groups = 64,
+                                    .ahead = ahead};
     static float q[B * Q * D], pool[2][PAGES * PAGE * ROW], a[B * Q * D], b[B * Q * D];
     int32_t table[B * 13], slots[B] = {0, 1, 2}, next = 0;
     struct tu_kv_reserve *r;
@@ -142,6 +214,9 @@ int main(void)
 {
     sizes();
     growth();
-    same_attention();
+    ahead();
+    huge();
+    same_attention(false);
+    same_attention(true);
     return tap_done();
 }
