@@ -116,7 +116,7 @@ static int run(struct tu_ctx *ctx, int argc, char **argv)
         rc = tu_kv_hash_root(s, &how, root, &n, &seed, &err);
     if (!rc) {
         tu_kv_hash_hex(root, n, text);
-        tu_note(ctx, 1, "%s, seed '%s', root %s", s->name, seed, n ? text : "none");
+        tu_note(ctx, 0, "%s, seed '%s', root %s", s->name, seed, n ? text : "none");
         tu_rows_begin(ctx, columns);
         struct tu_jw *w = tu_line_begin(ctx);
         if (w) {

@@ -128,6 +128,11 @@ static int cache_only(struct tu_ctx *ctx, const struct tu_kv_trace *t, struct tu
     c.x = tu_calloc(c.policies * c.sizes, sizeof *c.x, err);
     c.y = tu_calloc(c.policies * c.sizes, sizeof *c.y, err);
     int rc = c.x && c.y ? 0 : TU_ENOMEM;
+    if (!rc && !t->hashed)
+        rc = tu_fail(err, TU_EUSAGE, "no hash_ids, so nothing is shared: --waste and --timed "
+                                     "do without");
+    if (rc)
+        goto out;
     tu_rows_begin(ctx, columns);
     for (size_t p = 0; !rc && p < c.policies; p++)
         for (size_t i = 0; !rc && i < c.sizes; i++) {
@@ -139,6 +144,7 @@ static int cache_only(struct tu_ctx *ctx, const struct tu_kv_trace *t, struct tu
     tu_rows_end(ctx);
     if (!rc && opt.svg)
         rc = draw(ctx, t, &c, err);
+out:
     tu_free(c.x);
     tu_free(c.y);
     return rc;
@@ -228,6 +234,7 @@ static int run(struct tu_ctx *ctx, int argc, char **argv)
     tu_in_close(in);
     if (rc)
         return tu_error(ctx, &err);
+    const char *name = argc && strcmp(argv[0], "-") != 0 ? argv[0] : "standard input";
     if (t.warnings > opt.warnings)
         tu_warn(ctx, "%" PRIu64 " more faults in the trace", t.warnings - opt.warnings);
     if (opt.groups || opt.waste || opt.timed) {
@@ -242,6 +249,8 @@ static int run(struct tu_ctx *ctx, int argc, char **argv)
         rc = cache_only(ctx, &t, &err);
     }
     tu_kv_trace_release(&t);
+    if (rc)
+        tu_err_prefix(&err, "%s", name);
     return rc ? tu_error(ctx, &err) : TU_STATUS_YES;
 }
 

@@ -27,6 +27,7 @@ struct reading {
     const struct tu_kv_trace_form *form;
     struct tu_names *names; /* of ids */
     struct tu_arena *texts;
+    const char *file;
     uint64_t line, warn_max;
     int64_t last;
     const struct tu_job *job;
@@ -38,7 +39,8 @@ struct reading {
 static void warn(struct reading *r, const char *what, int64_t v)
 {
     if (r->t->warnings++ < r->warn_max)
-        tu_job_warn(r->job, "line %" PRIu64 ": %s (%" PRId64 ")", r->line, what, v);
+        tu_job_warn(r->job, "%s: line %" PRIu64 ": %s (%" PRId64 ")", r->file, r->line, what,
+                    v);
 }
 
 static int bad(const struct reading *r, const char *what, struct tu_err *err)
@@ -283,7 +285,8 @@ int tu_kv_trace_read(struct tu_kv_trace *out, struct tu_in *in,
                      const struct tu_kv_trace_form *form, uint32_t block,
                      uint64_t warn_max, const struct tu_job *job, struct tu_err *err)
 {
-    struct reading r = {.t = out, .form = form, .job = job, .warn_max = warn_max};
+    struct reading r = {.t = out, .form = form, .job = job, .warn_max = warn_max,
+                        .file = tu_in_name(in)};
     *out = (struct tu_kv_trace){.block = block};
     r.names = tu_names_new(err);
     r.sessions = r.names ? tu_names_new(err) : NULL;

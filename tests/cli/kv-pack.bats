@@ -183,13 +183,16 @@ END
 }
 
 @test "hash: published names, events, images" {
-    run -0 sh -c 'seq 1 32 | kv-pack hash --hash vllm-cbor --hash-seed 0'
+    run -0 sh -c 'seq 1 32 | kv-pack hash -q --hash vllm-cbor --hash-seed 0'
     assert_line --index 1 --regexp '3236607068019569386 +202da172482d928bbc42ab25b0151e2b895f13f41002e27b2ceabcfae6d332ea'
-    run -0 sh -c 'seq 1 8 | kv-pack hash --hash sglang -b 4'
+    run -0 sh -c 'seq 1 8 | kv-pack hash -q --hash sglang -b 4'
     assert_line --index 1 --partial '-3488128144981237669'
-    run -0 sh -c 'seq 1 16 | kv-pack hash --hash vllm-cbor --hash-seed 0 --item img0:3:4'
+    run -0 sh -c 'seq 1 16 | kv-pack hash -q --hash vllm-cbor --hash-seed 0 --item img0:3:4'
     assert_line --index 1 --partial fe8173b41fe14937d9658320000b3fb327e56dd8193aa1910156d40bb3f5e395
-    run -0 sh -c 'seq 1 16 | kv-pack hash --json'
+    run -0 --separate-stderr sh -c 'seq 1 16 | kv-pack hash --hash vllm-cbor --hash-seed 42'
+    assert_line --index 1 --partial 476e88fb0c175c0b4ef0343e158b5157c2ac537d37d97830e235fcc84bc5706d
+    [[ $stderr == *"vllm-cbor, seed '42', root "* ]]
+    run -0 sh -c 'seq 1 16 | kv-pack hash -q --json'
     assert_line --index 1 --partial '"seed":"vllm-none-hash"'
     run -3 sh -c 'echo 1 2 -3 | kv-pack hash'
     run -3 sh -c 'echo 99999999999 | kv-pack hash'
@@ -480,13 +483,17 @@ kills() {
         '{"timestamp":5,"input_length":3,"hash_ids":[0,1,3]}' '{"timestamp":1,"input_length":9,"hash_ids":["x","y"]}' >t
     run -0 --separate-stderr kv-pack replay -b 1 -n 4,unlimited --policy lru --policy adaptive --svg c.svg t
     assert_line --index 1 --regexp '^lru +4 +4 +2 '
-    [[ $stderr == *'line 5: the count of hash_ids'* ]]
+    [[ $stderr == *'t: line 5: the count of hash_ids'* ]]
     [[ $stderr == *'line 5: time goes back'* ]]
     grep -q '</svg>' c.svg
     run -0 kv-pack replay -b 1 --groups --waste t
     assert_output --partial 'saved, tree of groups'
     run -2 kv-pack replay -b 1 --timed t
-    assert_output --partial 'line 5: times must not go back'
+    assert_output --partial 't: line 5: times must not go back'
+    printf '%s\n' TIMESTAMP,ContextTokens,GeneratedTokens '2023-11-16 18:17:03.9799600,4808,10' >azure
+    run -2 --separate-stderr kv-pack replay azure
+    assert_output ''
+    [[ $stderr == *'azure: no hash_ids'* ]]
     run -3 sh -c 'echo "{}" | kv-pack replay'
     assert_output --partial 'line 1: no input_length'
     run -2 kv-pack replay --policy nonsense -b 1 t
@@ -501,10 +508,12 @@ kills() {
     assert_line --index 1 --partial '"kv_bytes":130560000'
     run -2 kv-pack plan --config c.json --store nonsense
     run -0 kv-pack plan --config c.json --ctx 1000 --map --json
-    [ ${#lines[@]} = 6 ]
-    assert_line --index 1 --partial '"page":65536,"page_tokens":32,"group_bytes":7864320,"groups":32,'
-    assert_line --index 4 --partial '"page":2097152,"page_tokens":1024,"group_bytes":251658240,"groups":1,'
+    [ ${#lines[@]} = 7 ]
+    assert_line --index 1 --partial '"page":65536,"huge":"no","page_tokens":32,"group_bytes":7864320,"groups":32,'
+    assert_line --index 4 --partial '"page":2097152,"huge":"no","page_tokens":1024,"group_bytes":251658240,"groups":1,'
     assert_line --index 4 --regexp '"reserved":2097152,"waste":0.0234[0-9]*,"map_us":[0-9]'
+    assert_line --index 5 --regexp '"page":2097152,"huge":"yes",.*,"touch_us":[0-9].*,"ahead_us":[0-9]'
+    run -2 kv-pack plan --config c.json --map --page 128M
     run -2 kv-pack plan --config c.json --map --page 1000
     assert_output --partial '2048 bytes on pages of 1000'
 }
