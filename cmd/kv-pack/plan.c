@@ -78,7 +78,7 @@ static int one(struct tu_ctx *ctx, const struct tu_kv_sizes *s, const struct tu_
 static const struct tu_column mapped[] = {
     {"tokens", "TOKENS", TU_COL_U64, 0},
     {"page", "PAGE", TU_COL_U64, 0},
-    {"huge", "HUGE", TU_COL_TEXT, 0},
+    {"huge", "HUGE", TU_COL_BOOL, 0},
     {"page_tokens", "PAGE_TOKENS", TU_COL_U64, 0},
     {"group_bytes", "GROUP_BYTES", TU_COL_U64, 0},
     {"groups", "GROUPS", TU_COL_U64, 0},
@@ -176,7 +176,7 @@ static int one_map(struct tu_ctx *ctx, const struct tu_kv_sizes *s, uint64_t n, 
     tu_row(ctx, (const struct tu_cell[]){
                     {.u = n},
                     {.u = page},
-                    {.s = huge ? "yes" : "no"},
+                    {.b = huge},
                     {.u = each},
                     {.u = page * how.tensors},
                     {.u = how.groups},

@@ -509,10 +509,10 @@ kills() {
     run -2 kv-pack plan --config c.json --store nonsense
     run -0 kv-pack plan --config c.json --ctx 1000 --map --json
     [ ${#lines[@]} = 7 ]
-    assert_line --index 1 --partial '"page":65536,"huge":"no","page_tokens":32,"group_bytes":7864320,"groups":32,'
-    assert_line --index 4 --partial '"page":2097152,"huge":"no","page_tokens":1024,"group_bytes":251658240,"groups":1,'
+    assert_line --index 1 --partial '"page":65536,"huge":false,"page_tokens":32,"group_bytes":7864320,"groups":32,'
+    assert_line --index 4 --partial '"page":2097152,"huge":false,"page_tokens":1024,"group_bytes":251658240,"groups":1,'
     assert_line --index 4 --regexp '"reserved":2097152,"waste":0.0234[0-9]*,"map_us":[0-9]'
-    assert_line --index 5 --regexp '"page":2097152,"huge":"yes",.*,"touch_us":[0-9].*,"ahead_us":[0-9]'
+    assert_line --index 5 --regexp '"page":2097152,"huge":true,.*,"touch_us":[0-9].*,"ahead_us":[0-9]'
     run -2 kv-pack plan --config c.json --map --page 128M
     run -2 kv-pack plan --config c.json --map --page 1000
     assert_output --partial '2048 bytes on pages of 1000'
