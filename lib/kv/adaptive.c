@@ -12,6 +12,8 @@
  * full, since it is another one when they come back. With a falling hazard this is LRU;
  * with sessions that return late it keeps some for long instead of all for too short.
  *
+ * What a session left behind when it went on from an earlier point is worth little.
+ *
  * Parts are in lists by class and bucket of age, oldest first, so that an eviction looks
  * at their heads only: the cost is constant for each block and each list. */
 #include <math.h>
@@ -19,8 +21,8 @@
 #include "policies.h"
 #include "returns.h"
 
-enum { EVERY = 128 }; /* requests between lessons */
-enum { HOT = 6 };     /* continuations that make a block common to sessions */
+enum { EVERY = 32 }; /* requests between lessons */
+enum { HOT = 7 };    /* continuations that make a block common to sessions */
 
 /* What is remembered of a request's session. */
 struct turn {
@@ -110,7 +112,7 @@ static unsigned added_step(const struct look *k)
 
 static void describe(const struct state *st, const struct tu_kv_request *q,
                      const struct turn *turn, const struct look *k,
-                     unsigned char look[TUI_LOOKS])
+                     uint16_t look[TUI_LOOKS])
 {
     bool on = k->from != TUI_NIL;
     const uint32_t *id = st->t->id + q->first;
@@ -126,26 +128,26 @@ static void describe(const struct state *st, const struct tu_kv_request *q,
         {added_step(k), TUI_ADDED},
         {on ? bits(st->uses[id[q->blocks > 1]], 5) : 6 + bits(k->old, 3), TUI_USES},
         {on ? bits(k->cut, 6) : 0, TUI_CUT},
-        {on ? 1 + answer_step(q->output) : 0, TUI_ANSWER},
+        {added_step(k) * TUI_ANSWER + (on ? 1 + answer_step(q->output) : 0), TUI_BOTH},
     };
     for (unsigned i = 0, base = 0; i < TUI_LOOKS; base += f[i++].values)
-        look[i] = (unsigned char)(base + tu_min(f[i].value, f[i].values - 1));
+        look[i] = (uint16_t)(base + tu_min(f[i].value, f[i].values - 1));
 }
 
 static void enlist(struct state *st, uint32_t i)
 {
     const struct tui_part *p = &st->part[i];
-    tui_push(&st->alive[p->class][p->bucket], st->link, i);
-    st->filled[p->class] |= 1u << p->bucket;
+    tui_push(&st->alive[p->row][p->bucket], st->link, i);
+    st->filled[p->row] |= 1u << p->bucket;
 }
 
 static void delist(struct state *st, uint32_t i)
 {
     const struct tui_part *p = &st->part[i];
-    struct tui_list *l = &st->alive[p->class][p->bucket];
+    struct tui_list *l = &st->alive[p->row][p->bucket];
     tui_drop(l, st->link, i);
     if (!l->n)
-        st->filled[p->class] &= ~(1u << p->bucket);
+        st->filled[p->row] &= ~(1u << p->bucket);
 }
 
 static void disown(struct state *st, uint32_t i)
@@ -182,6 +184,24 @@ static void own(struct state *st, uint32_t b, uint32_t part)
     st->part[part].owned++;
 }
 
+/* The session has gone on without what is left of request i. */
+static void leave(struct state *st, uint32_t i)
+{
+    for (uint32_t part = 2 * i; part < 2 * i + 2; part++)
+        if (st->part[part].owned) {
+            delist(st, part);
+            st->part[part].row %= TUI_PACES; /* of the least chance */
+            enlist(st, part);
+        }
+}
+
+/* How fast a session was to come back, the last time. */
+static unsigned pace_of(const struct turn *turn)
+{
+    static const uint32_t steps[TUI_PACES - 1] = {1, 185, 555};
+    return step_of(turn->gap, steps, TUI_PACES - 1);
+}
+
 static void touch(struct state *st, uint32_t i)
 {
     const struct tu_kv_request *q = &st->t->request[i];
@@ -195,18 +215,19 @@ static void touch(struct state *st, uint32_t i)
     st->old[i] = (uint32_t)k.old;
     for (uint64_t n = 0; n < k.old; n++)
         take(st, st->owner[id[n]], i);
-    unsigned pace = !turn->gap ? 0 : turn->gap < 250 ? 1 : 2;
     for (uint32_t fresh = 0; fresh < 2; fresh++) {
         struct tui_part *p = &st->part[2 * i + fresh];
         p->size = p->left = (uint32_t)(fresh ? q->blocks - k.old : k.old);
         describe(st, q, turn, &k, p->look);
-        p->class = tui_returns_class(&st->r, p, fresh, pace);
+        p->class = p->row = tui_returns_class(&st->r, p, fresh, pace_of(turn));
     }
     for (uint64_t n = 0; n < q->blocks; n++)
         own(st, id[n], 2 * i + (n >= k.old));
     for (uint32_t part = 2 * i; part < 2 * i + 2; part++)
         if (st->part[part].owned)
             enlist(st, part);
+    if (k.from != TUI_NIL)
+        leave(st, k.from);
 }
 
 /* Parts grow old: from bucket to bucket. */

@@ -32,7 +32,7 @@ void tui_returns_init(struct tui_returns *r)
     memset(r, 0, sizeof *r);
     for (int b = 0; b < TUI_AGES; b++) {
         r->edge[b] = (uint32_t)at;
-        at = at < 400 ? at + 50 : at * 1.3;
+        at = at < 250 ? at + 48 : at * 1.53;
     }
     r->edge[TUI_AGES] = UINT32_MAX;
 }
@@ -63,21 +63,24 @@ unsigned char tui_returns_class(const struct tui_returns *r, const struct tui_pa
     return (unsigned char)(level * TUI_PACES + pace);
 }
 
+static void train(struct tui_returns *r, const struct tui_part *p, bool fresh)
+{
+    double weight = pow(p->size, 0.3); /* larger ones count for more */
+    double came = p->returned && p->returned <= r->horizon ? 1 : 0;
+    double slope = weight * (forecast(r, p, fresh) - came);
+    for (int k = 0; k < TUI_LOOKS; k++) {
+        double *power = &r->power[fresh][p->look[k]];
+        *power += slope * slope;
+        r->weight[fresh][p->look[k]] -= 0.16 * slope / sqrt(0.75 + *power);
+    }
+}
+
 void tui_returns_train(struct tui_returns *r, const struct tui_part *part, uint32_t now)
 {
-    if (!r->horizon || now < r->horizon)
-        return;
-    for (int fresh = 0; fresh < 2; fresh++) {
-        const struct tui_part *p = &part[2 * (now - r->horizon) + (uint32_t)fresh];
-        if (!p->size)
-            continue;
-        double error = forecast(r, p, fresh) - (p->returned ? 1 : 0);
-        for (int k = 0; k < TUI_LOOKS; k++) {
-            double *power = &r->power[fresh][p->look[k]];
-            *power += error * error;
-            r->weight[fresh][p->look[k]] -= 0.1 * error / sqrt(1 + *power);
-        }
-    }
+    for (; r->horizon && r->trained + r->horizon <= now; r->trained++)
+        for (uint32_t fresh = 0; fresh < 2; fresh++)
+            if (part[2 * r->trained + fresh].size)
+                train(r, &part[2 * r->trained + fresh], fresh);
 }
 
 /* Time under watch in each bucket of age, and returns there. */
@@ -111,7 +114,7 @@ static void gather(const struct tui_returns *r, const struct tui_part *part, uin
     for (uint32_t i = now > WINDOW ? 2 * (now - WINDOW) : 0; i < 2 * now; i++) {
         const struct tui_part *p = &part[i];
         uint32_t age = p->returned ? p->returned : now - i / 2;
-        double weight = sqrt(p->size) / 4;
+        double weight = sqrt(p->size) / 5;
         while (now - i / 2 < r->edge[waits])
             waits--;
         unsigned b = p->returned ? p->when : waits;
@@ -165,7 +168,7 @@ static void learn(struct tui_returns *r, const struct evidence *e)
         double rate[TUI_AGES], hazard[TUI_AGES], sum = 0;
         for (int b = 0; b < TUI_AGES; b++) {
             double left = (double)r->horizon - (double)r->edge[b];
-            rate[b] = rate_of(r, &e->all, b, 0.5 / (100 + (double)r->edge[b]));
+            rate[b] = rate_of(r, &e->all, b, 0.5 / (90 + (double)r->edge[b]));
             rate[b] = rate_of(r, &e->pace[p], b, rate[b]);
             sum += left > 0 ? rate[b] * fmin(width_of(r, b), left) : 0;
         }
@@ -183,7 +186,7 @@ void tui_returns_learn(struct tui_returns *r, const struct tui_part *part, uint3
 {
     struct evidence e;
     /* Some times what a cache of this size holds; less while young. */
-    r->horizon = (uint32_t)fmax(64, fmin(4 * turnover, fmin(3000, 256 + now / 3)));
+    r->horizon = (uint32_t)fmax(64, fmin(4 * turnover, fmin(4000, 256 + now / 3)));
     gather(r, part, now, &e);
     learn(r, &e);
 }

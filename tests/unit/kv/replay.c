@@ -212,7 +212,7 @@ static void conversation(void)
     how = (struct tu_kv_timed_how){.block = 16, .blocks = UINT64_MAX, .pre = 100, .dec = 20000};
     ok(!tu_kv_timed_run(&t, &how, &out, NULL) && out.peak == 62880, "pages of 16");
     struct tu_kv_hits a = run(&t, "adaptive", 5859);
-    ok((double)a.hits / (double)a.blocks >= 0.19, "ours at 3M tokens: %.4f",
+    ok((double)a.hits / (double)a.blocks >= 0.195, "ours at 3M tokens: %.4f",
        (double)a.hits / (double)a.blocks);
     never_far_below_lru(&t);
     tu_kv_trace_release(&t);
