@@ -386,8 +386,11 @@ static int take_space(struct fetching *f, const char *file, const struct tu_kv_i
         return rc;
     }
     json_int_t block = json_integer_value(json_object_get(o, "block"));
-    rc = block > 0 && block <= 1 << 20 ? tu_json_dump(&kv, json_object_get(o, "kv"), err)
-                                       : tu_fail(err, TU_EMETA, "%s: no block", path);
+    const json_t *whose = json_object_get(o, "kv");
+    tu_kv_info_init(&info);
+    rc = block > 0 && block <= 1 << 20 && whose
+             ? tu_json_dump(&kv, whose, err)
+             : tu_fail(err, TU_EMETA, "%s: expected a block and a kv", path);
     if (!rc)
         rc = tu_kv_info_parse(&info, kv.data, kv.n, err);
     struct tu_kv_info w = *want;
