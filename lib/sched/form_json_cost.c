@@ -21,10 +21,9 @@ void tui_json_cost_write(struct tu_jw *w, const struct tu_cost *c)
     if (*c->unit)
         tu_jw_str(w, "unit", c->unit);
     tu_jw_i64(w, "scale", c->scale);
-    for (unsigned k = 0; k < TU_OP_KINDS; k++)
-        if (c->time[k] > 0 || k <= TU_OP_W)
-            if (c->time[k] >= 0)
-                tu_jw_i64(w, tu_op_name(k), c->time[k]);
+    for (unsigned k = 0; k < TU_OP_KINDS; k++) /* of other kinds, 0 goes without saying */
+        if (c->time[k] >= (k <= TU_OP_R ? 0 : 1))
+            tu_jw_i64(w, tu_op_name(k), c->time[k]);
     if (c->pair >= 0)
         tu_jw_i64(w, "FB", c->pair);
     tu_jw_i64(w, "CF", c->transfer[0]);
