@@ -167,6 +167,25 @@ static int rows_of(const struct job *j, const struct tui_side *s, uint64_t *firs
     return 0;
 }
 
+/* Every rank has the same of a layer's side: its share of the heads that META kv says. */
+static int check_side(const struct job *j, uint64_t layer, enum tu_kv_side side,
+                      const struct tui_side *s, struct tu_err *err)
+{
+    struct tui_side o;
+    uint64_t local = 1;
+    int rc = s->latent ? 0 : tu_kv_local_heads(j->heads, j->from.tp_size, &local, err);
+    if (!rc && s->heads != local)
+        rc = tu_fail(err, TU_ESIZE, "%s: %" PRIu64 " heads, META kv says %" PRIu64,
+                     j->rank[0].kv->name, s->heads, local);
+    for (size_t r = 1; !rc && r < j->ranks; r++)
+        if (!tui_rows_side(&j->rank[r], j->seq, layer, side, &o) || o.heads != s->heads ||
+            o.dim != s->dim || o.dtype != s->dtype || o.tokens != s->tokens ||
+            o.latent != s->latent)
+            rc = tu_fail(err, TU_EINCOMPLETE, "%s: another shape or dtype than that of rank 0",
+                         j->rank[r].kv->name);
+    return rc;
+}
+
 /* The rows of the result: tokens and heads that it takes. */
 static int gather(struct job *j, uint64_t layer, enum tu_kv_side side, struct tui_side *s,
                   void **out, uint64_t *tokens, struct tu_err *err)
@@ -174,7 +193,9 @@ static int gather(struct job *j, uint64_t layer, enum tu_kv_side side, struct tu
     tui_rows_side(&j->rank[0], j->seq, layer, side, s);
     uint64_t skip = 0, end = 0;
     uint64_t heads = s->latent ? 1 : j->head1 - j->head0, elem, local = s->heads;
-    int rc = rows_of(j, s, &skip, &end, err);
+    int rc = check_side(j, layer, side, s, err);
+    if (!rc)
+        rc = rows_of(j, s, &skip, &end, err);
     *tokens = end > skip ? end - skip : 0;
     if (!rc)
         rc = tui_row_bytes(s->dtype, s->dim, s->dim, &elem, err); /* bytes of a head */
@@ -405,8 +426,11 @@ static int check_ranks(struct job *j, struct tu_err *err)
         return tu_fail(err, TU_EINCOMPLETE,
                        "%s: rank %" PRIu64 " of %" PRIu64 ": %zu of the ranks follow in order",
                        j->rank[0].kv->name, a->tp_rank, a->tp_size, j->ranks);
-    for (size_t r = 1; r < j->ranks; r++) {
+    for (size_t r = 0; j->ranks > 1 && r < j->ranks; r++) {
         struct tu_kv_info b = j->rank[r].kv->info;
+        if (b.tp_rank != r)
+            return tu_fail(err, TU_EINCOMPLETE, "%s: rank %" PRIu64 " where rank %zu is expected",
+                           j->rank[r].kv->name, b.tp_rank, r);
         b.tp_rank = a->tp_rank;
         int rc = tu_kv_info_same(a, &b, true, err);
         if (rc) {

@@ -40,33 +40,45 @@ static int ints(struct tu_kv *kv, const char *name, unsigned rank, int32_t **out
     return 0;
 }
 
-/* Pages of the pool: the length of axis p of any array. */
+/* The array that a record is. */
+static int array_of(const struct tu_kv *kv, const struct tu_kv_layout *l, size_t record,
+                    enum tu_kv_side side, struct tu_kv_place *p, struct tu_err *err)
+{
+    const struct tu_tensor *t = &kv->tensor[record];
+    const struct tu_dtype *d = tu_dtype_find(t->dtype);
+    if (!d || d->block_elems != 1)
+        return tu_fail(err, TU_EUNSUP, "'%s': layout '%s' of a packed dtype", t->name, l->name);
+    int rc = tu_kv_place_of(p, l, side, t->dim, t->rank, d->block_bytes, tu_kv_latent(t), err);
+    if (rc)
+        tu_err_prefix(err, "%s: '%s'", kv->name, t->name);
+    return rc;
+}
+
+/* Pages of the pool, *out: the length of axis p of every array. */
 static int pool_blocks(struct tu_kv *kv, const struct tu_kv_layout *l, uint64_t *out,
                        struct tu_err *err)
 {
-    for (uint64_t layer = 0; layer < kv->info.layers; layer++) {
-        size_t i = kv->layer[layer].k;
+    bool any = false;
+    for (uint64_t n = 0; n < TU_KV_SIDES * kv->info.layers; n++) {
+        const enum tu_kv_side side = n % TU_KV_SIDES ? TU_KV_V : TU_KV_K;
+        size_t i = tu_kv_record(kv, n / TU_KV_SIDES, side);
         struct tu_kv_place p;
         if (i == TU_KV_NONE)
             continue;
-        const struct tu_tensor *t = &kv->tensor[i];
-        const struct tu_dtype *d = tu_dtype_find(t->dtype);
-        int rc = d && d->block_elems == 1
-                     ? tu_kv_place_of(&p, l, TU_KV_K, t->dim, t->rank, d->block_bytes,
-                                      tu_kv_latent(t), err)
-                     : tu_fail(err, TU_EUNSUP, "'%s': pages of a packed dtype", t->name);
-        if (rc) {
-            tu_err_prefix(err, "%s: '%s'", kv->name, t->name);
+        int rc = array_of(kv, l, i, side, &p, err);
+        if (rc)
             return rc;
-        }
         if (p.of.block != kv->info.block)
             return tu_fail(err, TU_ESIZE,
                            "%s: '%s' has pages of %" PRIu64 " tokens, META kv says %" PRIu64,
-                           kv->name, t->name, p.of.block, kv->info.block);
+                           kv->name, kv->tensor[i].name, p.of.block, kv->info.block);
+        if (any && p.of.blocks != *out)
+            return tu_fail(err, TU_ESIZE, "%s: '%s' has %" PRIu64 " pages, others have %" PRIu64,
+                           kv->name, kv->tensor[i].name, p.of.blocks, *out);
         *out = p.of.blocks;
-        return 0;
+        any = true;
     }
-    return tu_fail(err, TU_EINCOMPLETE, "%s: no layers", kv->name);
+    return any ? 0 : tu_fail(err, TU_EINCOMPLETE, "%s: no layers", kv->name);
 }
 
 /* A record [pages, tokens of a page]; *out NULL where the pool has none. */
@@ -196,22 +208,6 @@ static bool by_tokens(const struct tui_rows *r)
     return !strcmp(r->layout->name, "nhd");
 }
 
-/* The array that a record is. */
-static int array_of(const struct tui_rows *r, size_t record, enum tu_kv_side side,
-                    struct tu_kv_place *p, struct tu_err *err)
-{
-    const struct tu_tensor *t = &r->kv->tensor[record];
-    const struct tu_dtype *d = tu_dtype_find(t->dtype);
-    if (!d || d->block_elems != 1)
-        return tu_fail(err, TU_EUNSUP, "'%s': layout '%s' of a packed dtype", t->name,
-                       r->layout->name);
-    int rc = tu_kv_place_of(p, r->layout, side, t->dim, t->rank, d->block_bytes,
-                            tu_kv_latent(t), err);
-    if (rc)
-        tu_err_prefix(err, "%s: '%s'", r->kv->name, t->name);
-    return rc;
-}
-
 uint64_t tui_rows_tokens(const struct tui_rows *r, uint64_t seq)
 {
     struct tu_kv_place p;
@@ -221,7 +217,7 @@ uint64_t tui_rows_tokens(const struct tui_rows *r, uint64_t seq)
         return r->kv->tokens;
     for (uint64_t l = 0; l < r->kv->info.layers; l++)
         if (r->kv->layer[l].k != TU_KV_NONE &&
-            !array_of(r, r->kv->layer[l].k, TU_KV_K, &p, NULL))
+            !array_of(r->kv, r->layout, r->kv->layer[l].k, TU_KV_K, &p, NULL))
             return p.of.block;
     return 0;
 }
@@ -240,7 +236,7 @@ bool tui_rows_side(const struct tui_rows *r, uint64_t seq, uint64_t layer,
         out->tokens = t->dim[0];
         return true;
     }
-    if (array_of(r, i, side, &p, NULL))
+    if (array_of(r->kv, r->layout, i, side, &p, NULL))
         return false;
     out->heads = p.of.heads;
     out->dim = p.of.dim;
@@ -259,7 +255,7 @@ int tui_rows_read(struct tui_rows *r, uint64_t seq, uint64_t layer, enum tu_kv_s
         int rc = r->kv->ops->verify ? r->kv->ops->verify(r->kv, i, err) : 0;
         return rc ? rc : tu_kv_read(r->kv, i, first * row, buf, (size_t)(n * row), err);
     }
-    int rc = array_of(r, i, side, &p, err);
+    int rc = array_of(r->kv, r->layout, i, side, &p, err);
     if (!rc && r->held != i) {
         tu_free(r->data);
         r->held = TU_KV_NONE;
@@ -307,20 +303,36 @@ static int of_pages(struct tui_rows *r, uint64_t seq, const char *name, int32_t 
     return rc;
 }
 
+/* A pool of one sequence may have a record of the whole: is it as long as the table says? */
+static bool whole(const struct tui_rows *r, size_t record)
+{
+    return !r->pool || (r->table.n == 1 && record != TU_KV_NONE);
+}
+
+static int check_whole(const struct tui_rows *r, struct tu_err *err)
+{
+    if (r->pool && r->kv->tokens != r->table.tokens[0])
+        return tu_fail(err, TU_ESIZE, "%s: %" PRIu64 " tokens, the table has %" PRIu64,
+                       r->kv->name, r->kv->tokens, r->table.tokens[0]);
+    return 0;
+}
+
 int tui_rows_ids(struct tui_rows *r, uint64_t seq, int32_t **out, struct tu_err *err)
 {
     *out = NULL;
-    if (r->pool && !(r->table.n == 1 && r->kv->ids != TU_KV_NONE))
+    if (!whole(r, r->kv->ids))
         return of_pages(r, seq, "kv.pool.tokens", out, err);
-    return r->kv->ids == TU_KV_NONE ? 0 : tu_kv_ids(r->kv, out, err);
+    int rc = check_whole(r, err);
+    return rc || r->kv->ids == TU_KV_NONE ? rc : tu_kv_ids(r->kv, out, err);
 }
 
 int tui_rows_positions(struct tui_rows *r, uint64_t seq, int32_t **out, struct tu_err *err)
 {
     *out = NULL;
-    if (r->pool && !(r->table.n == 1 && r->kv->pos != TU_KV_NONE))
+    if (!whole(r, r->kv->pos))
         return of_pages(r, seq, "kv.pool.pos", out, err);
-    return r->kv->pos == TU_KV_NONE ? 0 : tu_kv_positions(r->kv, out, err);
+    int rc = check_whole(r, err);
+    return rc || r->kv->pos == TU_KV_NONE ? rc : tu_kv_positions(r->kv, out, err);
 }
 
 int tui_row_bytes(uint32_t dtype, uint64_t n, uint64_t cols, uint64_t *out,
