@@ -2,8 +2,8 @@
 /* mem.c: the one place that asks for memory, so the one place where it can be made to
  * fail.
  *
- * The counters of the failure injection are the only state; outside tests they cost one
- * relaxed increment per allocation. */
+ * The failure injection is the only state; outside tests it costs one relaxed increment and
+ * load per allocation. */
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,6 +17,7 @@ static struct {
     _Atomic uint64_t count;
     _Atomic uint64_t nth; /* 0: never */
     atomic_int flags;
+    void (*_Atomic seen)(uint64_t);
 } inject;
 
 uint64_t tu_mem_inject(uint64_t nth, int flags)
@@ -26,11 +27,19 @@ uint64_t tu_mem_inject(uint64_t nth, int flags)
     return atomic_exchange(&inject.count, 0);
 }
 
+void tu_mem_watch(void (*seen)(uint64_t nth))
+{
+    atomic_store(&inject.seen, seen);
+}
+
 /* Count an allocation; true when a test wants it to fail. */
 static bool refuse(void)
 {
     uint64_t me = atomic_fetch_add_explicit(&inject.count, 1, memory_order_relaxed) + 1;
     uint64_t nth = atomic_load_explicit(&inject.nth, memory_order_relaxed);
+    void (*seen)(uint64_t) = atomic_load_explicit(&inject.seen, memory_order_relaxed);
+    if (seen)
+        seen(me);
     return nth && (me == nth || (me > nth && atomic_load(&inject.flags) & TU_MEM_STICKY));
 }
 

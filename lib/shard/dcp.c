@@ -24,18 +24,20 @@ struct reader {
     json_t *objects;
 };
 
-/* OPTIM.state.NAME.STATE taken apart. */
-static bool take_state(const struct reader *r, const char *name, struct tu_arena *a,
-                       const char **base, const char **state, struct tu_err *err)
+/* OPTIM.state.NAME.STATE taken apart; *state NULL for other names. */
+static int take_state(const struct reader *r, const char *name, struct tu_arena *a,
+                      const char **base, const char **state, struct tu_err *err)
 {
     size_t n = strlen(r->optim);
     const char *dot = strrchr(name, '.');
+    *state = NULL;
     if (!r->states || strncmp(name, r->optim, n) || strncmp(name + n, STATE + 1, 6) ||
         dot <= name + n + 6)
-        return false;
-    *base = tu_arena_text(a, name + n + 6, (size_t)(dot - name - n) - 6, err);
+        return 0;
+    if (!(*base = tu_arena_text(a, name + n + 6, (size_t)(dot - name - n) - 6, err)))
+        return TU_ENOMEM;
     *state = dot + 1;
-    return *base != NULL;
+    return 0;
 }
 
 /* The prefix of the optimizer's states, from the first that has one. */
@@ -106,8 +108,10 @@ static int find_model(struct reader *r, const char *want, struct tu_err *err)
         return rc;
     for (size_t i = 0; i < r->s->n; i++) {
         const char *base, *state;
-        if (!take_state(r, r->s->tensor[i].name, r->c->arena, &base, &state, err) ||
-            has_tensor(r, base))
+        rc = take_state(r, r->s->tensor[i].name, r->c->arena, &base, &state, err);
+        if (rc)
+            return rc;
+        if (!state || has_tensor(r, base))
             continue;
         for (size_t k = 0; k < r->s->n; k++) {
             const char *name = r->s->tensor[k].name;
@@ -147,8 +151,10 @@ static int add_tensor(struct reader *r, size_t i, struct tu_err *err)
     const char *base = t->name, *state = NULL;
     struct tu_named named;
     bool yes = false;
-    int rc = 0;
-    if (take_state(r, t->name, c->arena, &base, &state, err)) {
+    int rc = take_state(r, t->name, c->arena, &base, &state, err);
+    if (rc)
+        return rc;
+    if (state) {
         if (!strcmp(state, "step"))
             return add_step(r, i, err);
     } else if (r->states && !strncmp(t->name, r->optim, strlen(r->optim))) {
@@ -227,8 +233,8 @@ static int fit_weights(struct reader *r, const struct tu_shard_opts *o, struct t
     int rc = name ? 0 : TU_ENOMEM;
     for (size_t i = 0; i < r->s->n && !rc; i++) {
         const char *own = r->s->tensor[i].name;
-        if (!take_state(r, own, r->c->arena, &base, &state, err) &&
-            !strncmp(own, r->model, cut) &&
+        rc = take_state(r, own, r->c->arena, &base, &state, err);
+        if (!rc && !state && !strncmp(own, r->model, cut) &&
             !(r->states && !strncmp(own, r->optim, strlen(r->optim))))
             name[i] = own + cut;
     }

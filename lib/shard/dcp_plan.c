@@ -358,7 +358,7 @@ static int places_of(const struct tu_ckpt *c, struct tu_place ***out,
     return rc;
 }
 
-/* What the plan put before the names of the weights: a piece's name tells. */
+/* What the plan put before the names of the weights: a piece's name tells. NULL: no memory. */
 static const char *prefix_of(const struct tu_ckpt *c, struct tu_arena *a,
                              struct tu_err *err)
 {
@@ -368,10 +368,8 @@ static const char *prefix_of(const struct tu_ckpt *c, struct tu_arena *a,
         const char *own =
             r->atom == UINT32_MAX || r->state ? NULL : c->from->atom[r->atom].tensor.name;
         size_t n = strlen(p->tensor.name), m = own ? strlen(own) : n;
-        if (own && n > m && !strcmp(p->tensor.name + n - m, own)) {
-            const char *text = tu_arena_text(a, p->tensor.name, n - m, err);
-            return text ? text : "";
-        }
+        if (own && n > m && !strcmp(p->tensor.name + n - m, own))
+            return tu_arena_text(a, p->tensor.name, n - m, err);
     }
     return "";
 }
@@ -387,6 +385,8 @@ static int make_metadata(struct metadata *m, struct tu_buf *out)
                 ? places_of(m->c, &place, &objects, m->a, m->err)
                 : TU_ENOMEM;
     m->model = m->nested ? prefix_of(m->c, m->a, m->err) : "";
+    if (!m->model)
+        m->rc = TU_ENOMEM;
     for (size_t i = 0; i < m->c->pieces && !m->rc; i++) {
         const struct tu_piece *p = &m->c->piece[i];
         add_one(m, p, place[p->file][p->index]);

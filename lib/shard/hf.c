@@ -111,7 +111,8 @@ static int hf_plan(struct tu_ckpt *c, const struct tu_spec *spec,
     size_t files = rc || !n ? !rc : tu_hf_shards(bytes, n, max, file);
     if (!rc)
         file[n] = (uint32_t)files - 1;
-    path = rc ? NULL : tu_calloc(files, sizeof *path, err);
+    if (!rc && !(path = tu_calloc(files, sizeof *path, err)))
+        rc = TU_ENOMEM;
     for (size_t f = 0; f < files && !rc; f++) {
         uint32_t number;
         path[f] = files == 1

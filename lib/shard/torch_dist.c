@@ -43,10 +43,11 @@ static int key_of(struct tu_ckpt *c, const char *text, struct key *out,
     *out = (struct key){.name = text};
     if (!strncmp(text, OPTIMIZER, n)) {
         const char *dot = strchr(text + n, '.');
-        char *state =
-            dot ? tu_arena_text(c->arena, text + n, (size_t)(dot - text) - n, err) : NULL;
-        if (!state)
+        if (!dot)
             return tu_fail(err, TU_EUNSUP, "'%.100s' is no state of a parameter", text);
+        const char *state = tu_arena_text(c->arena, text + n, (size_t)(dot - text) - n, err);
+        if (!state)
+            return TU_ENOMEM;
         out->state = state_named(state);
         out->name = dot + 1;
     }

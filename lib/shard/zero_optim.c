@@ -269,7 +269,7 @@ static int optim_begin(struct zero_writer *w, struct optim *o, struct tu_err *er
         tu_pnode_new(a, TU_P_LIST, 0, err)};
     struct tu_pnode *counts = tu_pnode_new(a, TU_P_LIST, 0, err);
     int rc = !base || !o->root || !o->dict || !o->groups || !o->fp32 || !o->paddings ||
-                     !o->maps
+                     !o->maps || !counts
                  ? TU_ENOMEM
                  : 0;
     if (rc || (rc = tu_pnode_set(a, base, "state", o->state, err)) ||

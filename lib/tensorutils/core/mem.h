@@ -49,6 +49,9 @@ enum tu_mem_inject {
     TU_MEM_FINE = 2,   /* what an arena, a buffer or a growing array has room for counts too */
 };
 TU_API uint64_t tu_mem_inject(uint64_t nth, int flags);
+/* Call this with the number of each allocation that counts, from whichever thread makes it; NULL:
+ * nothing. */
+TU_API void tu_mem_watch(void (*seen)(uint64_t nth));
 
 TU_END
 

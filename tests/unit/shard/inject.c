@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Every allocation and every system call of a convert fails once, from and to every layout:
- * the call reports it, and neither the destination nor a partial folder is left. Later
- * failures are sampled, as there are thousands. */
+/* Every way to an allocation and the system calls of a convert fail, from and to every layout: the
+ * call reports it, and neither the destination nor a partial folder is left. */
 #define _GNU_SOURCE /* nftw */
 #include <errno.h>
 #include <ftw.h>
