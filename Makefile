@@ -32,7 +32,7 @@ ALL_CPPFLAGS := -D_POSIX_C_SOURCE=200809L -Ilib -Icmd $(CPPFLAGS)
 ALL_CFLAGS := -std=c11 -ffp-contract=off -fPIC -fvisibility=hidden -ffile-prefix-map=$(CURDIR)=. \
         -pthread $(WARN) $(if $(DEV),-Werror) $(SAN) $(CFLAGS)
 ALL_LDFLAGS := -pthread $(SAN) $(LDFLAGS)
-export PATIENCE := $(if $(SANITIZE),5,1)# of tests/run
+export PATIENCE := $(if $(SANITIZE)$(COVERAGE),5,1)# of tests/run
 LIBS := -lz -larchive -ljansson -lpcre2-8 -lnettle -lxxhash -ldl -lm
 
 # Files named for an instruction set get its flags; rows of a kernel table guard their use.
@@ -66,7 +66,7 @@ REPLAYS   := $(patsubst tests/fuzz/%.c,$(B)/fuzz/%,$(filter-out tests/fuzz/repla
 LIB_A     := $(B)/lib/libtensorutils.a
 LIB_SO    := $(B)/lib/libtensorutils.so.$(SOVERSION)
 
-.PHONY: all help lib demo cuda check check-cuda check-unit check-cli check-all lint bench fuzz fuzz-run interop \
+.PHONY: all help lib demo cuda check check-cuda check-unit check-cli check-all lint bench coverage coverage-of fuzz fuzz-run interop \
         completions install uninstall dist distcheck clean deps tests-bin print-build
 .DEFAULT_GOAL := all
 .SECONDARY:
@@ -214,6 +214,13 @@ check-all: all tests-bin ## check, with the slow tests and the kills
 lint: all ## floors, headers, symbols, shell scripts, man pages, completions
 	@tools/deps lint $(CC)
 	@BUILD=$(CURDIR)/$(B) CC='$(CC)' tools/lint
+
+coverage: ## lines and branches of lib/ that the tests of check run (of gcc: gcov)
+	@tools/deps check $(CC)
+	@$(MAKE) --no-print-directory COVERAGE=1 all tests-bin coverage-of
+
+coverage-of: # a build with COVERAGE=1
+	@BUILD=$(CURDIR)/$(B) tools/coverage
 
 bench: all $(B)/perf/ceiling $(B)/perf/codec $(B)/perf/kvcache ## ratios to a ceiling or a peer measured in the same run, as JSON
 	@BUILD=$(CURDIR)/$(B) tests/perf/run
