@@ -270,9 +270,9 @@ static int check_layers(const struct tu_ckpt *c, bool chosen, struct tu_err *err
         else if (r->layer >= 0)
             seen[r->layer] = 1;
     }
-    for (uint64_t l = 0; l < c->model.layers && !chosen; l++)
+    for (uint64_t l = 0; l < c->model.layers && !chosen && !rc; l++)
         missing |= !seen[l];
-    if (missing && !rc)
+    if (missing)
         rc = tui_listed_layers(c, seen, err);
     for (uint64_t l = 0; l < c->model.layers && missing && !rc; l++)
         if (!seen[l])
