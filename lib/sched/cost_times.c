@@ -254,7 +254,10 @@ int tu_cost_times(struct tu_cost *c, const char *text, size_t n, struct tu_err *
         rows++;
         if (rc) {
             tu_err_prefix(err, "times: line %zu", line);
-            return rc == TU_EUSAGE ? (err->code = TU_EFORMAT) : rc;
+            rc = rc == TU_EUSAGE ? TU_EFORMAT : rc;
+            if (err)
+                err->code = rc;
+            return rc;
         }
     }
     if (n && !rows)
