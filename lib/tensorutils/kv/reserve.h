@@ -10,8 +10,8 @@
  *
  * With `ahead` a thread maps the next group of every live request, its memory there and
  * zeroed, while the caller computes; what it holds so goes to whoever runs short. All
- * calls but _new and _free may then be made from several threads. Source: Prabhu and others, "vAttention", arXiv 2405.04437, and its
- * vattention/utils.h. */
+ * calls but _new and _free may then be made from several threads. Source: Prabhu and others,
+ * "vAttention", arXiv 2405.04437, and its vattention/utils.h. */
 #ifndef TENSORUTILS_KV_RESERVE_H
 #define TENSORUTILS_KV_RESERVE_H
 
